@@ -1,0 +1,40 @@
+"""Placement: where each tensor class lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sim.records import TensorClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Where one tensor class (or a range of its layers) lives.
+
+    `shares` maps tier role or name to a fraction; they sum to 1. `policy` says how the shares are laid out:
+    interleave (every access uses all tiers at once, page by page), by_layer (whole layers on one tier), or the name
+    of a dynamic policy, with its `options`.
+    """
+
+    tensor_class: TensorClass
+    shares: Mapping[str, float]
+    policy: str = "interleave"
+    layers: tuple[int, int] | None = None  # inclusive range
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """All entries; a class without one lives in the rank's own device memory ("gpu")."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def shares(self, tensor_class: TensorClass, layer: int = -1) -> Mapping[str, float]:
+        """Shares of the class in `layer` (-1 = the entry that covers all layers); later entries win."""
+        for entry in reversed(self.entries):
+            if entry.tensor_class == tensor_class and (
+                entry.layers is None or (layer >= 0 and entry.layers[0] <= layer <= entry.layers[1])
+            ):
+                return entry.shares
+        return {"gpu": 1.0}

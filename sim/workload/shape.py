@@ -1,0 +1,48 @@
+"""Model shapes: dense decoder transformers and mixture-of-experts, by their published hyper-parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt
+
+from sim.units import Doc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """Hyper-parameters from which parameters, FLOPs, bytes and footprints follow."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+    name: Annotated[str, Doc("for people")] = "custom"
+    layers: Annotated[int, Gt(0), Doc("transformer blocks")]
+    hidden: Annotated[int, Gt(0), Doc("model width")]
+    heads: Annotated[int, Gt(0), Doc("attention heads")]
+    kv_heads: Annotated[int | None, Gt(0), Doc("key/value heads (grouped-query attention); default heads")] = None
+    head_dim: Annotated[int | None, Gt(0), Doc("default hidden / heads")] = None
+    ffn: Annotated[int, Gt(0), Doc("width of the feed-forward layer (of the dense layers in a mixture-of-experts)")]
+    vocabulary: Annotated[int, Gt(0), Doc("tokens in the vocabulary")]
+    mlp: Annotated[Literal["gelu", "swiglu"], Doc("gelu = 2 matrices, swiglu = 3")] = "swiglu"
+    norm: Annotated[Literal["layernorm", "rmsnorm"], Doc("normalisation")] = "rmsnorm"
+    position: Annotated[Literal["learned", "rope", "alibi", "none"], Doc("learned adds max_positions x hidden parameters")] = (
+        "rope"
+    )
+    max_positions: Annotated[int, Ge(0), Doc("longest sequence; parameters only with learned positions")] = 0
+    tied_embeddings: Annotated[bool, Doc("input and output embedding share one matrix")] = False
+    attention_bias: Annotated[bool, Doc("biases on q, k, v")] = False
+    output_bias: Annotated[bool, Doc("bias on the attention output")] = False
+    mlp_bias: Annotated[bool, Doc("biases on the feed-forward matrices")] = False
+    qk_norm: Annotated[bool, Doc("normalise queries and keys per head")] = False
+    attention_type: Annotated[Literal["gqa", "mla"], Doc("mla = DeepSeek multi-head latent attention")] = "gqa"
+    q_lora_rank: Annotated[int, Ge(0), Doc("MLA only")] = 0
+    kv_lora_rank: Annotated[int, Ge(0), Doc("MLA only")] = 0
+    qk_rope_head_dim: Annotated[int, Ge(0), Doc("MLA only")] = 0
+    v_head_dim: Annotated[int, Ge(0), Doc("MLA only")] = 0
+    experts: Annotated[int, Ge(0), Doc("routed experts per MoE layer; 0 = dense")] = 0
+    experts_per_token: Annotated[int, Ge(0), Doc("routed experts that each token visits")] = 0
+    expert_ffn: Annotated[int, Ge(0), Doc("width of one routed expert")] = 0
+    shared_expert_ffn: Annotated[int, Ge(0), Doc("total width of the shared experts")] = 0
+    moe_layers: Annotated[int | None, Ge(0), Doc("layers that are MoE; default all when experts > 0")] = None
+    weight_dtype: Annotated[Literal["fp32", "fp16", "bf16", "fp8", "int8", "nf4", "mxfp4"], Doc("as published")] = "bf16"
+    source: Annotated[str, Doc("document the numbers are from")] = ""

@@ -1,0 +1,173 @@
+"""What a training job asks for: the inputs of `workload.training`, each declared once with bound, default, meaning.
+
+`config/` turns these dataclasses into strict validators; nothing here reads files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le
+
+from sim.units import Doc, Fraction, Seconds
+from sim.workload.shape import ModelShape
+
+STRICT: dict[str, Any] = {"extra": "forbid"}
+Count = Annotated[int, Gt(0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """The optimizer and where its states live."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    type: Annotated[
+        Literal["adamw", "adam", "adamw_8bit", "paged_adamw_8bit", "adafactor", "sgd", "sgd_momentum", "lion", "muon"],
+        Doc("update rule; decides bytes of state per trainable parameter"),
+    ] = "adamw"
+    offload: Annotated[bool, Doc("short for placement.optimizer_states: dram")] = False
+    implementation: Annotated[
+        Literal["auto", "fused", "foreach", "for_loop"], Doc("foreach makes one parameter-sized temporary")
+    ] = "auto"
+    delayed_update: Annotated[bool, Doc("one-step delayed parameter update: the CPU update overlaps the next step")] = False
+    gpu_fraction: Annotated[
+        Fraction, Ge(0), Le(1), Doc("share of the parameters that the GPU updates although states are offloaded")
+    ] = 0.0
+    swap_through_gpu: Annotated[
+        bool, Doc("states live in host memory or CXL, the update runs on the GPU (copy in, update, copy out)")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointing:
+    """Activation checkpointing: keep fewer activations, recompute the rest."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    active: Annotated[bool, Doc("recompute activations in the backward pass")] = False
+    interval: Annotated[int, Ge(1), Doc("one checkpoint every this many layers")] = 1
+    mode: Annotated[
+        Literal["full", "selective"], Doc("selective recomputes the attention core only; full recomputes the layer")
+    ] = "full"
+    layers: Annotated[int | None, Ge(0), Doc("checkpoint only this many layers (of each pipeline stage); default all")] = None
+    offload: Annotated[bool, Doc("keep the checkpoints in host memory (pinned)")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """How ranks split the work; world size = data x tensor x pipeline x context."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    data: Annotated[int, Ge(1), Doc("data-parallel ranks")] = 1
+    tensor: Annotated[int, Ge(1), Doc("tensor-parallel ranks")] = 1
+    sequence_parallel: Annotated[bool, Doc("split norms and dropouts over the tensor group too (Megatron)")] = False
+    pipeline: Annotated[int, Ge(1), Doc("pipeline stages (1F1B)")] = 1
+    interleave: Annotated[int, Ge(1), Doc("model chunks per pipeline stage (virtual pipeline)")] = 1
+    context: Annotated[int, Ge(1), Doc("context-parallel ranks: split the sequence")] = 1
+    expert: Annotated[int, Ge(1), Doc("expert-parallel ranks, inside the data-parallel ones")] = 1
+    zero_stage: Annotated[int, Ge(0), Le(3), Doc("0 none, 1 optimizer states, 2 and gradients, 3 and weights sharded")] = 0
+    shard_group: Annotated[
+        int | None, Ge(1), Doc("ranks over which states are sharded (hybrid sharding); default all data-parallel ranks")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """Parameter-efficient fine-tuning: frozen base, small trained adapters."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    type: Annotated[Literal["none", "lora", "qlora"], Doc("none = full fine-tuning")] = "none"
+    rank: Annotated[int, Gt(0), Doc("rank of the adapters")] = 16
+    targets: Annotated[
+        tuple[str, ...], Doc("matrices that get an adapter: any of q k v o gate up down, or 'all' / 'attention'")
+    ] = ("attention",)
+    base: Annotated[Literal["bf16", "nf4", "int8"], Doc("precision of the frozen weights")] = "bf16"
+    double_quantization: Annotated[bool, Doc("quantise the quantisation constants too (QLoRA)")] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offload:
+    """How offloaded tensors move; *where* they live is the placement's business. None = as the framework does."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    pin_memory: Annotated[bool | None, Doc("page-locked host buffers")] = None
+    overlap_gradients: Annotated[bool | None, Doc("gradient copies to the host run beside the backward pass")] = None
+    overlap_update: Annotated[bool | None, Doc("sub-groups of the CPU update overlap their own copies")] = None
+    sub_group_elements: Annotated[int | None, Gt(0), Doc("elements per optimizer sub-group")] = None
+    bucket_elements: Annotated[int | None, Gt(0), Doc("elements per gradient bucket")] = None
+    prefetch_elements: Annotated[int | None, Ge(0), Doc("ZeRO-3: parameters gathered ahead, in elements")] = None
+    max_live_elements: Annotated[int | None, Gt(0), Doc("ZeRO-3: parameters kept gathered, in elements")] = None
+    persistence_elements: Annotated[int | None, Ge(0), Doc("ZeRO-3: smaller parameters are never sharded")] = None
+    buffer_count: Annotated[int | None, Gt(0), Doc("NVMe swap buffers")] = None
+    buffer_elements: Annotated[int | None, Gt(0), Doc("elements per NVMe swap buffer")] = None
+    activation_layers: Annotated[
+        str | None, Doc("layers whose activations move to the host during the forward pass, e.g. '0-15' or 'all'")
+    ] = None
+    cores_bound: Annotated[bool | None, Doc("ranks are bound to their own cores and NUMA node")] = None
+    cores_per_rank: Annotated[int | None, Gt(0), Doc("CPU cores that each rank may use")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPipeline:
+    """Storage -> CPU workers -> pinned copy -> GPU."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    workers: Annotated[int, Ge(0), Doc("loader processes per rank; 0 = in the training process")] = 4
+    seconds_per_sample: Annotated[Seconds, Ge(0), Doc("CPU time of one sample on one core, e.g. '12 ms'")] = 0.0
+    bytes_per_sample: Annotated[float, Ge(0), Doc("bytes read from storage per sample")] = 0.0
+    output_bytes_per_sample: Annotated[float, Ge(0), Doc("bytes copied to the GPU per sample; default token ids")] = 0.0
+    prefetch: Annotated[int, Ge(1), Doc("batches each worker prepares ahead")] = 2
+    persistent_workers: Annotated[bool, Doc("workers survive the epoch")] = True
+    storage: Annotated[str, Doc("tier the samples come from")] = "nvme"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveCheckpoint:
+    """Writing the training state to storage."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    every: Annotated[int, Ge(0), Doc("steps between checkpoints; 0 = never")] = 0
+    asynchronous: Annotated[bool, Doc("copy to host, write in the background")] = False
+    to: Annotated[str, Doc("tier that receives it")] = "nvme"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """Turns step time into hours and useful tokens/s."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    samples: Annotated[int, Gt(0), Doc("samples per epoch")]
+    epochs: Annotated[float, Gt(0), Doc("passes over the data")] = 1.0
+    mean_length: Annotated[float | None, Gt(0), Doc("mean tokens per sample; default the sequence length")] = None
+    packing: Annotated[bool, Doc("samples are packed into full sequences; otherwise padded")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One training job (the `workload.training` block)."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    model: Annotated[ModelShape, Doc("built-in name, inline shape, or path of a Hugging Face config.json")]
+    sequence_length: Annotated[Count, Doc("tokens per sequence")] = 2048
+    batch_size: Annotated[Count, Doc("micro-batch per data-parallel rank, in sequences")] = 1
+    gradient_accumulation: Annotated[Count, Doc("micro-batches per step")] = 1
+    precision: Annotated[Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"], Doc("of the matrix multiplications")] = (
+        "bf16"
+    )
+    framework: Annotated[str, Doc("profile: what the framework does and costs; see `tiersim list frameworks`")] = "auto"
+    attention: Annotated[Literal["flash", "eager"], Doc("flash = one fused kernel; eager = materialised scores")] = "flash"
+    attention_version: Annotated[str | None, Doc("kernel generation, e.g. fa1, fa2, fa3, cudnn; default by framework")] = None
+    causal: Annotated[bool, Doc("causal mask (half the score matrix)")] = True
+    compile: Annotated[bool, Doc("operator fusion by a compiler: less elementwise traffic")] = False
+    dropout: Annotated[bool, Doc("dropout active (keeps masks)")] = False
+    loss: Annotated[Literal["full", "fused", "chunked", "fused_linear"], Doc("how logits and loss are computed")] = "full"
+    loss_chunks: Annotated[Count, Doc("chunks of the chunked loss")] = 8
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    checkpointing: Checkpointing = field(default_factory=Checkpointing)
+    parallelism: Parallelism = field(default_factory=Parallelism)
+    adapter: Adapter = field(default_factory=Adapter)
+    offload: Offload = field(default_factory=Offload)
+    data: Annotated[DataPipeline | None, Doc("input pipeline; default: text, never starved")] = None
+    save: SaveCheckpoint = field(default_factory=SaveCheckpoint)
+    dataset: Annotated[Dataset | None, Doc("turns step time into hours")] = None
+    trainable_layers: Annotated[int | None, Ge(1), Doc("train only the last N layers; default all")] = None
