@@ -1,1 +1,1 @@
-"""."""
+"""Foreign traces, machines and measurements in; traces and timelines out. Returns plain objects, prints nothing."""
