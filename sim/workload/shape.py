@@ -20,7 +20,7 @@ class ModelShape:
     hidden: Annotated[int, Gt(0), Doc("model width")]
     heads: Annotated[int, Gt(0), Doc("attention heads")]
     kv_heads: Annotated[int | None, Gt(0), Doc("key/value heads (grouped-query attention); default heads")] = None
-    head_dim: Annotated[int | None, Gt(0), Doc("default hidden / heads")] = None
+    head_dim: Annotated[int | None, Gt(0), Doc("default hidden / heads; with MLA the part of q and k without rotation")] = None
     ffn: Annotated[int, Gt(0), Doc("width of the feed-forward layer (of the dense layers in a mixture-of-experts)")]
     vocabulary: Annotated[int, Gt(0), Doc("tokens in the vocabulary")]
     mlp: Annotated[Literal["gelu", "swiglu"], Doc("gelu = 2 matrices, swiglu = 3")] = "swiglu"
@@ -34,6 +34,11 @@ class ModelShape:
     output_bias: Annotated[bool, Doc("bias on the attention output")] = False
     mlp_bias: Annotated[bool, Doc("biases on the feed-forward matrices")] = False
     qk_norm: Annotated[bool, Doc("normalise queries and keys per head")] = False
+    norm_bias: Annotated[bool | None, Doc("biases of the norms; default: layernorm yes, rmsnorm no")] = None
+    norms_per_layer: Annotated[int, Ge(0), Doc("1 = parallel attention and feed-forward, 4 = norms before and after")] = 2
+    embedding_norm: Annotated[bool, Doc("a norm right after the embedding")] = False
+    head_bias: Annotated[bool, Doc("bias on the output embedding")] = False
+    attention_sinks: Annotated[bool, Doc("one learned logit per head")] = False
     attention_type: Annotated[Literal["gqa", "mla"], Doc("mla = DeepSeek multi-head latent attention")] = "gqa"
     q_lora_rank: Annotated[int, Ge(0), Doc("MLA only")] = 0
     kv_lora_rank: Annotated[int, Ge(0), Doc("MLA only")] = 0
@@ -43,6 +48,9 @@ class ModelShape:
     experts_per_token: Annotated[int, Ge(0), Doc("routed experts that each token visits")] = 0
     expert_ffn: Annotated[int, Ge(0), Doc("width of one routed expert")] = 0
     shared_expert_ffn: Annotated[int, Ge(0), Doc("total width of the shared experts")] = 0
+    shared_expert_gate: Annotated[bool, Doc("a gate of hidden parameters in front of the shared experts")] = False
+    router_bias: Annotated[bool, Doc("one bias per routed expert")] = False
     moe_layers: Annotated[int | None, Ge(0), Doc("layers that are MoE; default all when experts > 0")] = None
+    extra_parameters: Annotated[int, Ge(0), Doc("parameters outside this pattern (a masked-language head, a projector)")] = 0
     weight_dtype: Annotated[Literal["fp32", "fp16", "bf16", "fp8", "int8", "nf4", "mxfp4"], Doc("as published")] = "bf16"
     source: Annotated[str, Doc("document the numbers are from")] = ""

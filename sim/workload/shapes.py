@@ -1,0 +1,205 @@
+"""Built-in model shapes, and the parameters that follow from a shape."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+from sim.errors import Fault, InputError
+from sim.workload.shape import ModelShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterCount:
+    """Parameters of a shape, by part (counts, not bytes).
+
+    Per-layer parts: `attention`, `mlp` (dense feed-forward), `expert` (one routed expert), `shared_expert` (all shared
+    ones of a layer), `router`, `norm` (all norms of a layer). `active` counts what one token visits.
+    """
+
+    total: int
+    active: int
+    embedding: int  # token and learned position embeddings, and their norm
+    head: int  # output embedding; 0 when tied
+    final_norm: int
+    attention: int
+    mlp: int
+    expert: int
+    shared_expert: int
+    router: int
+    norm: int
+    dense_layers: int
+    moe_layers: int
+    experts: int
+
+    @property
+    def dense_layer(self) -> int:
+        """Parameters of one layer without experts."""
+        return self.attention + self.norm + self.mlp
+
+    @property
+    def moe_layer(self) -> int:
+        """Parameters of one mixture-of-experts layer, all its experts."""
+        return self.attention + self.norm + self.router + self.shared_expert + self.experts * self.expert
+
+    @property
+    def layers(self) -> int:
+        """Parameters of all transformer blocks together."""
+        return self.dense_layers * self.dense_layer + self.moe_layers * self.moe_layer
+
+    @property
+    def layer(self) -> float:
+        """Mean parameters of one transformer block."""
+        return self.layers / (self.dense_layers + self.moe_layers)
+
+    @property
+    def routed(self) -> int:
+        """Parameters of all routed experts of the model: what expert parallelism splits."""
+        return self.moe_layers * self.experts * self.expert
+
+
+def head_dim(shape: ModelShape) -> int:
+    """Width of one head (with MLA: of the part of q and k without rotary embedding)."""
+    return shape.head_dim or shape.hidden // shape.heads
+
+
+def kv_heads(shape: ModelShape) -> int:
+    """Key/value heads."""
+    return shape.kv_heads or shape.heads
+
+
+def query_width(shape: ModelShape) -> int:
+    """Elements of all queries of one token."""
+    rope = shape.qk_rope_head_dim if shape.attention_type == "mla" else 0
+    return shape.heads * (head_dim(shape) + rope)
+
+
+def key_width(shape: ModelShape) -> int:
+    """Elements of all keys of one token, as the attention kernel sees them."""
+    return query_width(shape) if shape.attention_type == "mla" else kv_heads(shape) * head_dim(shape)
+
+
+def value_width(shape: ModelShape) -> int:
+    """Elements of all values of one token, as the attention kernel sees them."""
+    return shape.heads * shape.v_head_dim if shape.attention_type == "mla" else kv_heads(shape) * head_dim(shape)
+
+
+def output_width(shape: ModelShape) -> int:
+    """Elements of the attention result of one token, before the output projection."""
+    return shape.heads * (shape.v_head_dim if shape.attention_type == "mla" else head_dim(shape))
+
+
+def num_mlp_matrices(shape: ModelShape) -> int:
+    """3 for gated feed-forward layers, 2 otherwise."""
+    return 3 if shape.mlp == "swiglu" else 2
+
+
+def num_moe_layers(shape: ModelShape) -> int:
+    """Layers whose feed-forward part is a mixture of experts."""
+    if not shape.experts:
+        return 0
+    return shape.layers if shape.moe_layers is None else min(shape.moe_layers, shape.layers)
+
+
+def _norm(shape: ModelShape, width: int) -> int:
+    has_bias = shape.norm == "layernorm" if shape.norm_bias is None else shape.norm_bias
+    return width * (2 if has_bias else 1)
+
+
+def _attention(shape: ModelShape) -> int:
+    h, a, d = shape.hidden, shape.heads, head_dim(shape)
+    if shape.attention_type == "mla":
+        rope, rank, v = shape.qk_rope_head_dim, shape.kv_lora_rank, shape.v_head_dim
+        q_rank = shape.q_lora_rank
+        queries = h * q_rank + q_rank + q_rank * a * (d + rope) if q_rank else h * a * (d + rope)
+        return queries + h * (rank + rope) + rank + rank * a * (d + v) + a * v * h
+    q, k, v = query_width(shape), key_width(shape), value_width(shape)
+    count = h * (q + k + v) + q * h
+    count += (q + k + v) * shape.attention_bias + h * shape.output_bias
+    count += 2 * d * shape.qk_norm + a * shape.attention_sinks
+    return count
+
+
+def _feed_forward(shape: ModelShape, width: int) -> int:
+    matrices = num_mlp_matrices(shape)
+    biases = (width * (matrices - 1) + shape.hidden) * shape.mlp_bias
+    return matrices * shape.hidden * width + biases
+
+
+@lru_cache(maxsize=256)
+def parameters(shape: ModelShape) -> ParameterCount:
+    """Exact parameter count of a shape, by part (no framework needed).
+
+    Source of the structure: the models' reference implementations in Hugging Face transformers.
+    """
+    h = shape.hidden
+    moe = num_moe_layers(shape)
+    embedding = shape.vocabulary * h + (_norm(shape, h) if shape.embedding_norm else 0)
+    if shape.position == "learned":
+        embedding += shape.max_positions * h
+    head = (0 if shape.tied_embeddings else shape.vocabulary * h) + shape.vocabulary * shape.head_bias
+    expert = _feed_forward(shape, shape.expert_ffn) if moe else 0
+    shared = _feed_forward(shape, shape.shared_expert_ffn) if moe and shape.shared_expert_ffn else 0
+    shared += h * shape.shared_expert_gate
+    count = ParameterCount(
+        total=0,
+        active=0,
+        embedding=embedding,
+        head=head,
+        final_norm=_norm(shape, h),
+        attention=_attention(shape),
+        mlp=_feed_forward(shape, shape.ffn) if moe < shape.layers else 0,
+        expert=expert,
+        shared_expert=shared if moe else 0,
+        router=shape.experts * (h + shape.router_bias) if moe else 0,
+        norm=shape.norms_per_layer * _norm(shape, h),
+        dense_layers=shape.layers - moe,
+        moe_layers=moe,
+        experts=shape.experts if moe else 0,
+    )
+    total = embedding + head + count.final_norm + count.layers + shape.extra_parameters
+    idle = moe * (count.experts - shape.experts_per_token) * expert
+    values = {field.name: getattr(count, field.name) for field in fields(count)}
+    return ParameterCount(**(values | {"total": total, "active": total - idle}))
+
+
+def builtin_names() -> tuple[str, ...]:
+    """All built-in model names, in alphabetical order (aliases left out)."""
+    return tuple(sorted(_rows()))
+
+
+def builtin(name: str) -> ModelShape:
+    """The built-in shape of that name or alias (any case, `_` and `.` as in the published name).
+
+    Raises InputError with the closest names when there is none.
+    """
+    from sim.workload.models import ALIASES
+
+    key = name.strip().lower().replace("_", "-")
+    rows = _rows()
+    key = ALIASES.get(key, key)
+    if key not in rows:
+        key = key.rsplit("/", 1)[-1]  # organisation/model, as on the Hugging Face hub
+        key = ALIASES.get(key, key)
+    if key not in rows:
+        close = difflib.get_close_matches(key, [*rows, *ALIASES], n=3)
+        remedy = f"did you mean {' or '.join(close)}?" if close else "see `tiersim list models`, or write an inline shape"
+        raise InputError(Fault(what=f"unknown model {name!r}", remedy=remedy, path="model"))
+    return ModelShape(name=key, **rows[key])
+
+
+@lru_cache(maxsize=1)
+def _rows() -> Mapping[str, Mapping[str, Any]]:
+    from sim.workload.models import rows
+
+    return rows()
+
+
+def from_huggingface(config: Mapping[str, Any], name: str = "") -> ModelShape:
+    """The shape that a Hugging Face config.json (parsed) describes; see :mod:`sim.workload.shapes_huggingface`."""
+    from sim.workload.shapes_huggingface import shape_of
+
+    return shape_of(config, name)
