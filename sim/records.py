@@ -87,6 +87,7 @@ class Kernel(Struct, frozen=True, kw_only=True):
     dtype: Dtype = "bf16"
     count: float = 1.0
     recorded_s: float = 0.0  # measured on `Step.source_part`; 0 = not measured
+    variant: str = ""  # kernel generation, e.g. attention "fa1" "fa2" "cudnn" "eager"; "" = the part's default
     name: str = ""
 
 
@@ -118,6 +119,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     # collective
     collective: CollectiveKind | None = None
     group: Group | None = None
+    num_calls: float = 1.0  # that many collectives of `size_bytes` each, back to back
     dtype: Dtype = "bf16"
     # host update: the CPU optimizer
     num_elements: float = 0.0  # per rank
@@ -125,6 +127,8 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     write_share: float = 0.0
     # anything: a duration that no resource explains (launch gaps, framework hooks, measured host work)
     fixed_s: float = 0.0
+    dispatch_s: float = 0.0  # compute: the CPU needs this long to launch the kernels; the operation lasts at least as long
+    compute_share: float = 0.0  # collective: share of the device's multiprocessors that it occupies
     allocates: tuple[Residency, ...] = ()  # when it starts
     frees: tuple[Residency, ...] = ()  # when it ends
 

@@ -1,1 +1,91 @@
-"""."""
+"""Framework profiles: what a training framework does and costs, declared once per framework, never per run.
+
+A profile holds switches (blocking or overlapped gradient copies, prefetch, bucket sizes) and a few measured constants
+(hook time, dispatch time, elementwise traffic). A scenario may set the switches through `Training.offload` and the
+like; it never sets a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sim.errors import Fault, InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What one framework does in a step. Times in seconds, sizes in elements or bytes as named."""
+
+    name: str
+    source: str
+    # kernels
+    elementwise_traffic: float = 1.0  # multiplies the minimal traffic of norms, residuals, activations (unfused eager > 1)
+    dispatch_s_per_kernel: float = 6e-6  # CPU time to launch one kernel; hidden unless the GPU is faster
+    kernels_per_layer: int = 24  # forward kernels launched per layer; backward twice
+    attention_version: str = ""  # kernel generation; "" = the part's default
+    logit_bytes: float = 24.0  # traffic per logit in loss forward and backward, fp32 upcast
+    # data parallel
+    overlap_gradient_reduce: bool = True
+    overlap_parameter_gather: bool = False
+    reduce_dtype_bytes: float = 2.0
+    bucket_elements: int = 200_000_000
+    prefetch_layers: int = 1  # ZeRO-3 / FSDP: layers gathered ahead
+    collective_compute_share: float = 0.15  # of the multiprocessors, while a collective runs beside compute
+    # tensor parallel
+    tensor_overlap: float = 0.0  # share of tensor-parallel communication hidden behind the GEMMs
+    # ZeRO hooks
+    hook_forward_s: float = 0.0  # per layer
+    hook_backward_s: float = 0.0  # per layer
+    step_fixed_s: float = 0.0
+    micro_batch_fixed_s: float = 0.0
+    # offload
+    overlap_gradient_copy: bool = False
+    overlap_activation_copy: bool = False  # activation checkpoints move to the host beside compute
+    overlap_update: bool = False  # CPU update of a sub-group overlaps the copies of its neighbours
+    sub_group_elements: int = 1_000_000_000
+    host_gradient_bytes_per_element: float = 16.0  # host traffic of a blocking gradient flush (cast and store)
+    host_gradient_s_per_element: float = 0.6e-9  # single-threaded part of a blocking gradient flush
+    update_bytes_per_element: float = 28.0  # CPU optimizer: host traffic, read and write
+    update_write_share: float = 0.43
+    gpu_update_bytes_per_element: float = 30.0
+
+
+_DEEPSPEED = Profile(
+    name="deepspeed-zero",
+    source="DeepSpeed stage 2/3 sources; hook and flush times fitted on Deep Optimizer States logs (arXiv 2410.21316)",
+    elementwise_traffic=1.5,
+    hook_forward_s=1.3e-3,
+    hook_backward_s=4.2e-3,
+    step_fixed_s=0.17,
+    micro_batch_fixed_s=0.29,
+    bucket_elements=500_000_000,
+)
+_MEGATRON = Profile(
+    name="megatron",
+    source="Megatron-LM / Megatron-Core sources",
+    elementwise_traffic=1.3,
+    reduce_dtype_bytes=4.0,
+    overlap_gradient_reduce=True,
+    overlap_parameter_gather=True,
+)
+_FSDP = Profile(name="fsdp", source="PyTorch FSDP", elementwise_traffic=1.5)
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        _DEEPSPEED,
+        _MEGATRON,
+        _FSDP,
+        replace(_FSDP, name="auto", source="generic: PyTorch eager with sharding as asked"),
+    )
+}
+
+
+def profile(name: str) -> Profile:
+    """The profile of that name; InputError with the known names otherwise."""
+    if name in PROFILES:
+        return PROFILES[name]
+    known = ", ".join(sorted(PROFILES))
+    raise InputError(
+        Fault(what=f"unknown framework {name!r}", remedy=f"use one of {known}", path="workload.training.framework")
+    )

@@ -1,0 +1,94 @@
+"""What the generator writes: amounts by hand, order, and refusals."""
+
+from collections import Counter
+
+import pytest
+
+from sim.errors import InputError
+from sim.records import Kind, TensorClass
+from sim.workload.shape import ModelShape
+from sim.workload.step import generate
+from sim.workload.training import Checkpointing, Offload, Parallelism, Training
+
+SMALL = ModelShape(name="small", layers=4, hidden=64, heads=4, ffn=256, vocabulary=1000, mlp="gelu")
+LAYER = 4 * 64 * 64 + 2 * 64 * 256 + 2 * 64  # attention, MLP, two RMS norms
+HOST = dict.fromkeys((TensorClass.OPTIMIZER_STATES, TensorClass.MASTER_WEIGHTS, TensorClass.GRADIENTS), "host")
+
+
+def _training(**fields):
+    return Training(**{"model": SMALL, "sequence_length": 128, "batch_size": 2, "framework": "megatron"} | fields)
+
+
+def _bytes(step, name):
+    return sum(op.size_bytes * op.num_calls for op in step.operations if op.name == name)
+
+
+def _flops(step, kinds=("gemm",)):
+    return sum(k.flops * k.count for op in step.operations for k in op.kernels if k.kind in kinds)
+
+
+def test_gemm_flops_are_six_per_weight_and_token():
+    step = generate(_training(), {})
+    weights = 4 * (4 * 64 * 64 + 2 * 64 * 256)
+    assert _flops(step) == pytest.approx(6 * weights * 256)
+    assert _flops(step, ("logits",)) == pytest.approx(6 * 64 * 1000 * 256)
+
+
+def test_full_recompute_adds_one_forward():
+    plain, again = generate(_training(), {}), generate(_training(checkpointing=Checkpointing(active=True)), {})
+    assert _flops(again) == pytest.approx(_flops(plain) * 4 / 3)
+    assert again.model_flops == plain.model_flops
+
+
+def test_zero_3_gathers_twice_and_reduces_once_per_micro_batch():
+    step = generate(_training(framework="fsdp", gradient_accumulation=3, parallelism=Parallelism(data=4, zero_stage=3)), {})
+    body = 4 * LAYER * 2.0
+    head = (64 + 64 * 1000) * 2.0
+    assert _bytes(step, "all-gather weights") == pytest.approx(3 * (2 * body + head))
+    assert _bytes(step, "reduce-scatter gradients") == pytest.approx(3 * (body + head + 64 * 1000 * 2.0))
+
+
+def test_offloaded_optimizer_moves_four_bytes_per_parameter():
+    step = generate(_training(framework="deepspeed-zero"), HOST)
+    parameters = 4 * LAYER + 64 * 1000 * 2 + 64
+    assert _bytes(step, "store gradients") == pytest.approx(2 * parameters)
+    assert _bytes(step, "return weights") == pytest.approx(2 * parameters)
+    updated = sum(op.num_elements for op in step.operations if op.name == "cpu adamw")
+    assert updated == pytest.approx(parameters)
+
+
+def test_blocking_gradient_copy_holds_the_backward_pass():
+    step = generate(_training(framework="deepspeed-zero", offload=Offload(bucket_elements=1)), HOST)
+    by_id = {op.id: op for op in step.operations}
+    second = next(op for op in step.operations if op.name == "backward 2")
+    assert any(by_id[wait].name == "cast gradients" for wait in second.after)
+
+
+def test_pipeline_stages_are_rank_classes_that_send_to_each_other():
+    step = generate(_training(gradient_accumulation=4, parallelism=Parallelism(pipeline=2, data=3)), {})
+    assert [(c.name, c.num_ranks, c.first_rank) for c in step.rank_classes] == [("s0", 3, 0), ("s1", 3, 3)]
+    sends = Counter(op.stream for op in step.operations if op.collective == "point_to_point")
+    assert sends == {"s0.p2p": 4, "s1.p2p": 4}
+
+
+def test_ids_are_unique_and_waits_exist_and_streams_are_numbered():
+    step = generate(_training(gradient_accumulation=4, parallelism=Parallelism(pipeline=2, interleave=2, data=2, tensor=2)), {})
+    ids = [op.id for op in step.operations]
+    assert len(set(ids)) == len(ids)
+    assert {wait for op in step.operations for wait in op.after} <= set(ids)
+    for stream in {op.stream for op in step.operations}:
+        numbers = [op.sequence for op in step.operations if op.stream == stream]
+        assert numbers == list(range(len(numbers)))
+
+
+def test_no_stream_is_named_for_work_that_is_not_there():
+    kinds = {op.kind for op in generate(_training(), {}).operations}
+    assert kinds == {Kind.COMPUTE}
+
+
+def test_refuses_plans_that_cannot_run():
+    with pytest.raises(InputError, match=r"does not divide the 4 attention heads; use a divisor") as caught:
+        generate(_training(parallelism=Parallelism(tensor=3, pipeline=8)), {})
+    assert len(caught.value.faults) == 2
+    with pytest.raises(InputError, match="unknown framework 'horovod'"):
+        generate(_training(framework="horovod"), {})
