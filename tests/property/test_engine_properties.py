@@ -1,0 +1,60 @@
+"""Properties of the replay on random programs."""
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.engine import replay, run_checked
+from tests.random_programs import random_program
+
+seeds = st.integers(min_value=0, max_value=2**32)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seeds, st.booleans())
+def test_every_invariant_holds(seed, is_round):
+    run_checked(random_program(seed, is_round=is_round))
+
+
+@settings(deadline=None, max_examples=30)
+@given(seeds, st.booleans())
+def test_shuffled_lines_give_bit_equal_records(seed, is_round):
+    program = random_program(seed, is_round=is_round)
+    draw = random.Random(seed)
+
+    def shuffled(rows):
+        return tuple(draw.sample(rows, len(rows)))
+
+    other = msgspec.structs.replace(
+        program,
+        channels=shuffled(program.channels),
+        streams=shuffled(program.streams),
+        operations=shuffled(program.operations),
+    )
+    assert replay(other, level="full") == replay(program, level="full")
+
+
+@settings(deadline=None, max_examples=30)
+@given(seeds, st.booleans())
+def test_renamed_things_give_equal_times(seed, is_round):
+    program = random_program(seed, is_round=is_round)
+    draw = random.Random(seed)
+    channel_names = [channel.name for channel in program.channels]
+    stream_names = [stream.name for stream in program.streams]
+    rename = dict(zip(channel_names, draw.sample(channel_names, len(channel_names)), strict=True))
+    rename |= dict(zip(stream_names, draw.sample(stream_names, len(stream_names)), strict=True))
+    other = msgspec.structs.replace(
+        program,
+        channels=tuple(msgspec.structs.replace(c, name=rename[c.name]) for c in program.channels),
+        streams=tuple(msgspec.structs.replace(s, name=rename[s.name]) for s in program.streams),
+        operations=tuple(
+            msgspec.structs.replace(o, stream=rename[o.stream], uses=tuple((rename[c], cost) for c, cost in o.uses))
+            for o in program.operations
+        ),
+    )
+    before = {record.id: record.end_s for record in replay(program).operations}
+    after = {record.id: record.end_s for record in replay(other).operations}
+    assert after == {name: pytest.approx(end, rel=1e-9, abs=1e-12) for name, end in before.items()}
