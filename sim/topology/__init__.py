@@ -1,1 +1,1 @@
-"""."""
+"""What a machine is: parts, wires, routes, and what cannot exist."""

@@ -5,46 +5,118 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sim.errors import InputError
 from sim.records import Channel, Tier
+from sim.topology import routing
+from sim.topology.graph import Edge, Media
+from sim.topology.route import Route
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """How bytes get from one place to another: what a flow uses per byte, and what bounds it.
-
-    uses: (channel, cost per byte); rate_cap in bytes/s (copy engine, cores, pageable staging);
-    latency_s: time before the first byte (t0 of the ramp T = t0 + S/B); weight: outstanding bytes.
-    """
-
-    uses: tuple[tuple[str, float], ...]
-    rate_cap_bytes_per_s: float
-    latency_s: float
-    weight: float = 1.0
-    window_bytes: float = 0.0
-    hops: tuple[str, ...] = ()
+__all__ = ["Device", "Machine", "Route"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A thing with compute or memory. `part` holds its datasheet and class constants by name, in SI."""
+    """A thing with compute or memory. `part` holds its datasheet and class constants by name, in SI.
+
+    The keys of `part` are the fields of the part's kind in `sim.topology.parts` (nested parts are mappings too);
+    `to` are the devices that it hangs on, `cores` what it has to compute with (CPU cores, SMs).
+    """
 
     name: str
-    kind: str  # cpu gpu apu cxl nvme pmem switch nic pool
+    kind: str  # cpu gpu cxl nvme pmem switch nic
     part_name: str
     part: Mapping[str, object]
     host: str = ""
     numa_node: int = 0
+    to: tuple[str, ...] = ()
+    count: int = 1
+    is_hypothetical: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One machine (or cluster: `num_nodes` identical nodes of which one is described)."""
+    """One machine (or cluster: `num_nodes` identical nodes of which one is described).
+
+    `edges` are directed links, `media` how each tier hangs on its device: from them the methods below find the
+    channels that a flow crosses and what a byte costs on each. All methods are pure.
+    """
 
     name: str
     devices: Mapping[str, Device]
     tiers: Mapping[str, Tier]
     channels: Mapping[str, Channel]
     num_nodes: int = 1
+    title: str = ""
+    edges: tuple[Edge, ...] = ()
+    media: Mapping[str, Media] = field(default_factory=dict)  # by tier name
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)  # "gpu0.part.bandwidth" -> citation
+    sources: Mapping[str, str] = field(default_factory=dict)  # "gpu0.memory.bandwidth" -> citation
+
+    # ---- what there is
+
+    def gpus(self) -> tuple[str, ...]:
+        """Names of the devices that train, in rank order, of one node (all nodes are identical)."""
+        return tuple(name for name, device in self.devices.items() if device.kind == "gpu")
+
+    def hosts(self) -> tuple[str, ...]:
+        """Names of the hosts (coherent systems) of one node, in file order."""
+        return tuple(dict.fromkeys(device.host for device in self.devices.values() if device.kind == "cpu"))
+
+    def device(self, name: str) -> Device:
+        """The device; InputError with a suggestion when there is none of that name."""
+        if name not in self.devices:
+            raise InputError(routing.unknown("device", name, self.devices, self.name))
+        return self.devices[name]
+
+    def part(self, device: str) -> Mapping[str, object]:
+        """Datasheet and class constants of the device's part, in SI; keys as in `sim.topology.parts`."""
+        return self.device(device).part
+
+    def host_of(self, device: str) -> str:
+        """The CPU device nearest to `device` (itself for a CPU): where its host code runs and its DRAM hangs."""
+        return routing.host_of(self, self.device(device).name)
+
+    def memory_tier(self, device: str) -> str:
+        """Name of the device's own memory tier (a socket with HBM and DDR: the DDR)."""
+        return routing.memory_tier(self, self.device(device).name)
+
+    def resolve(self, tier_role_or_name: str, device: str) -> str:
+        """Tier name of a role as seen from `device`: "gpu" own memory, "dram" / "cxl" / "nvme" / "pmem" / "hbm" the nearest.
+
+        A tier name is returned as it is. Raises InputError with suggestions for what the machine lacks.
+        """
+        return routing.resolve(self, tier_role_or_name, self.device(device).name)
+
+    # ---- how bytes move
+
+    def route(
+        self, source_tier: str, target_tier: str, *, initiator: str, is_pinned: bool = True, is_direct: bool = False
+    ) -> Route:
+        """A bulk copy by the initiator's copy engine (a GPU), its DMA (a drive) or its cores (a CPU).
+
+        Uses the source's media at its read cost, each link direction on the way, the target's media at its write cost.
+        `is_pinned=False` stages through a bounce buffer filled by one core. Storage to GPU memory goes through host
+        memory unless `is_direct` (GPUDirect Storage).
+        """
+        return routing.copy(self, source_tier, target_tier, initiator, is_pinned=is_pinned, is_direct=is_direct)
+
+    def access(self, initiator: str, tier: str, *, write_share: float = 0.0, num_cores: int | None = None) -> Route:
+        """Load/store traffic of the initiator's compute to a tier; one unit of work is one byte, read or written.
+
+        A GPU kernel on its own memory, a GPU on host memory over a coherent link, a CPU on DRAM or CXL.
+        `window_bytes` is what the initiator keeps in flight; `num_cores` (CPU) defaults to all of the socket.
+        """
+        return routing.access(self, initiator, tier, write_share=write_share, num_cores=num_cores)
+
+    def peer(self, gpu_a: str, gpu_b: str) -> Route:
+        """Copy from the memory of `gpu_a` to that of `gpu_b`: GPU links, else PCIe peer-to-peer, else host memory."""
+        return routing.peer(self, self.device(gpu_a).name, self.device(gpu_b).name)
+
+    def network(self, gpu: str) -> Route:
+        """From the memory of `gpu` out to another node through the nearest network adapter; InputError without one."""
+        return routing.network(self, self.device(gpu).name)
+
+    def latency(self, initiator: str, tier: str) -> float:
+        """Idle latency of a dependent load, seconds."""
+        return routing.idle_latency(self, initiator, tier)

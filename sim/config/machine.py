@@ -1,0 +1,107 @@
+"""Topology files to machines: base, add and set; the parts that are named; the machine that follows."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sim.config.locate import locate
+from sim.config.parts import Catalogue, load_parts, read_part
+from sim.config.validation import validate
+from sim.config.yaml_source import Document, NodePath, describe, read_yaml
+from sim.errors import Fault, InputError
+from sim.topology.build import build
+from sim.topology.description import DeviceEntry, LinkEntry, Topology
+from sim.topology.machine import Machine
+
+_SHORT_LINK = re.compile(r"(?P<part>[\w.-]+)-x(?P<lanes>[0-9]+)")
+
+
+def load_machine(name_or_path: str) -> Machine:
+    """The machine of a built-in topology or of a topology file.
+
+    Raises InputError with every fault of the file, MachineError when the machine that it describes cannot exist.
+    """
+    path = locate(name_or_path, "topologies")
+    return machine_from(read_yaml(path), name=Path(path).stem)
+
+
+def machine_from(document: Document, *, name: str = "") -> Machine:
+    """The machine of a topology document that is already read (and patched)."""
+    topology = read_topology(document, name=name)
+    catalogue = _parts_of(topology)
+    try:
+        return build(topology, catalogue.parts, catalogue.sources, file=document.file)
+    except InputError as error:
+        faults = [dataclasses.replace(fault, line=fault.line or _line(document, fault.path)) for fault in error.faults]
+        raise type(error)(faults) from None
+
+
+def read_topology(document: Document, *, name: str = "") -> Topology:
+    """The description in a topology document; raises InputError with every fault of form."""
+    faults: list[Fault] = []
+    data: dict[str, Any] = dict(document.data)
+    inline = {}
+    for key, raw in _table(data.pop("parts", {}), document, ("parts",), faults).items():
+        try:
+            inline[key], _keys = read_part(raw, document, ("parts", key), {})
+        except InputError as error:
+            faults.extend(error.faults)
+    devices = _entries(DeviceEntry, data.get("devices", {}), document, "devices", faults)
+    links = _entries(LinkEntry, data.pop("links", {}), document, "links", faults)
+    topology = Topology(devices={})
+    try:
+        topology = validate(Topology, data | {"devices": {}} if "devices" in data else data, document)
+    except InputError as error:
+        faults.extend(error.faults)
+    if faults:
+        raise InputError(faults)
+    return dataclasses.replace(topology, name=topology.name or name, parts=inline, devices=devices, links=links)
+
+
+def _table(raw: object, document: Document, path: NodePath, faults: list[Fault]) -> Mapping[str, Any]:
+    if isinstance(raw, dict):
+        return raw
+    faults.append(document.fault(path, f"expected a mapping, got {describe(raw)}"))
+    return {}
+
+
+def _entries(kind: type[Any], raw: object, document: Document, key: str, faults: list[Fault]) -> dict[str, Any]:
+    entries = {}
+    for name, entry in _table(raw, document, (key,), faults).items():
+        try:
+            entries[name] = validate(kind, _long_form(entry, document, (key, name)), document, (key, name))
+        except InputError as error:
+            faults.extend(error.faults)
+    return entries
+
+
+def _long_form(entry: object, document: Document, path: NodePath) -> object:
+    """'pcie5-x8' -> {part: pcie5, lanes: 8}; a single `to` -> a list of one."""
+    if not isinstance(entry, dict):
+        return entry
+    entry = dict(entry)
+    if isinstance(short := entry.get("link"), str):
+        match = _SHORT_LINK.fullmatch(short)
+        if not match:
+            what = f"expected a link such as 'pcie5-x8', got {short!r}"
+            raise InputError(document.fault((*path, "link"), what, "or write {part: pcie5, lanes: 8}"))
+        entry["link"] = {"part": match["part"], "lanes": int(match["lanes"])}
+    if isinstance(entry.get("to"), str):
+        entry["to"] = [entry["to"]]
+    return entry
+
+
+def _line(document: Document, dotted: str) -> int:
+    return document.line(tuple(dotted.split("."))) if dotted else 0
+
+
+def _parts_of(topology: Topology) -> Catalogue:
+    names = [entry.part for entry in topology.devices.values()]
+    names += [entry.memory.part for entry in topology.devices.values() if entry.memory]
+    names += [entry.link.part for entry in topology.devices.values() if entry.link]
+    names += [entry.part for entry in topology.links.values()]
+    return load_parts(names, inline=topology.parts)

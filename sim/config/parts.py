@@ -1,0 +1,196 @@
+"""The part catalogue: `topologies/parts/*.yaml` to part objects, every number with its source.
+
+A family file holds `sources:` (key -> kind, cite) and `parts:` (name -> part). A value is written plainly (then the
+part's `source` stands for it) or as `{value, source}`. Only the blocks of the parts asked for are parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from sim.config.locate import data_folder
+from sim.config.validation import validate
+from sim.config.yaml_source import Document, NodePath, parse_yaml, read_yaml
+from sim.errors import Fault, InputError
+from sim.topology.parts import KINDS, STRICT, Part
+from sim.units import Doc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a number comes from, and how far it can be trusted."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    kind: Annotated[Literal["datasheet", "microbenchmark", "fit", "assumed"], Doc("what stands behind the number")]
+    cite: Annotated[str, Doc("document, table, row")]
+    url: Annotated[str, Doc("where it can be read")] = ""
+    fitted_on: Annotated[tuple[str, ...], Doc("ids of the measurements that a fit used")] = ()
+    interval: Annotated[str, Doc("plausible range of an assumed number, for example '+-15%'")] = ""
+
+    def __str__(self) -> str:
+        fitted = f" (fitted on {', '.join(self.fitted_on)})" if self.fitted_on else ""
+        interval = f" ({self.interval})" if self.interval else ""
+        return f"{self.kind}: {self.cite}{fitted}{interval}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """Parts by name, and for each the citation of every number (field path -> citation)."""
+
+    parts: dict[str, Part] = field(default_factory=dict)
+    sources: dict[str, dict[str, str]] = field(default_factory=dict)
+    source_keys: dict[str, dict[str, Source]] = field(default_factory=dict)  # part -> field path -> source
+
+
+_BLOCK = re.compile(r"^  ([A-Za-z0-9][\w.+-]*):", re.MULTILINE)
+
+
+@cache
+def _families() -> dict[str, tuple[Path, str, dict[str, tuple[int, int]]]]:
+    """Family file -> (path, text, part name -> span of its block in the text)."""
+    found = {}
+    for path in sorted((data_folder() / "topologies" / "parts").glob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        start = text.find("\nparts:")
+        heads = [(match[1], match.start()) for match in _BLOCK.finditer(text, max(start, 0))] if start >= 0 else []
+        ends = [position for _name, position in heads[1:]] + [len(text)]
+        spans = {name: (begin, end) for (name, begin), end in zip(heads, ends, strict=True)}
+        found[path.stem] = (path, text, spans)
+    return found
+
+
+@cache
+def part_names() -> tuple[str, ...]:
+    """Names of all parts of the catalogue, by family file, in file order."""
+    return tuple(name for _path, _text, spans in _families().values() for name in spans)
+
+
+def load_parts(names: Iterable[str] | None = None, *, inline: Mapping[str, Part] | None = None) -> Catalogue:
+    """Parts by name with all parts that they name in turn; the whole catalogue when `names` is None.
+
+    `inline` parts of a topology file go before the catalogue's. Raises InputError for an unknown part (with a
+    suggestion) and for every fault of the family files that were opened.
+    """
+    catalogue = Catalogue()
+    inline = inline or {}
+    pending = list(part_names() if names is None else names)
+    while pending:
+        name = pending.pop(0)
+        if name in catalogue.parts:
+            continue
+        if name in inline:
+            catalogue.parts[name] = inline[name]
+            catalogue.sources[name] = {}
+        else:
+            _load_one(name, catalogue)
+        pending.extend(named_parts(catalogue.parts[name]))
+    return catalogue
+
+
+def named_parts(part: Part) -> list[str]:
+    """Names of the parts that a part refers to."""
+    names = [
+        port.part for key in ("pcie", "cxl", "sockets", "c2c", "fabric", "link", "port") if (port := getattr(part, key, None))
+    ]
+    memory = getattr(part, "memory", None)
+    if memory is not None:
+        names.append(memory if isinstance(memory, str) else memory.part)
+    if cpu := getattr(part, "cpu", ""):
+        names.append(cpu)
+    return names
+
+
+@cache
+def _documents(family: str) -> Document:
+    return read_yaml(_families()[family][0])
+
+
+@cache
+def _sliced(name: str) -> Document | None:
+    """The family file of a part with the other parts' lines blanked: line numbers stay, parsing is cheap."""
+    for path, text, spans in _families().values():
+        if name in spans:
+            head = text[: text.find("\nparts:") + len("\nparts:\n")]
+            begin, end = spans[name]
+            return parse_yaml(head + "\n" * text.count("\n", len(head), begin) + text[begin:end], str(path))
+    return None
+
+
+def _load_one(name: str, catalogue: Catalogue) -> None:
+    document = _sliced(name)
+    if document is None:
+        near = get_close_matches(name, part_names(), n=1, cutoff=0.5)
+        remedy = f"did you mean {near[0]!r}?" if near else "see `tiersim list parts`"
+        raise InputError(Fault(what=f"unknown part {name!r}", remedy=remedy))
+    table = _sources(document)
+    path: NodePath = ("parts", name)
+    part, keys = read_part(document.data["parts"][name], document, path, table)
+    catalogue.parts[name] = part
+    catalogue.source_keys[name] = keys
+    catalogue.sources[name] = {field: str(source) for field, source in keys.items()}
+
+
+def _sources(document: Document) -> dict[str, Source]:
+    raw = document.data.get("sources")
+    if not isinstance(raw, dict):
+        raise InputError(document.fault(("sources",), "missing table 'sources'", "add it: key -> {kind, cite}"))
+    return {key: validate(Source, value, document, ("sources", key)) for key, value in raw.items()}
+
+
+def read_part(raw: object, document: Document, path: NodePath, table: Mapping[str, Source]) -> tuple[Part, dict[str, Source]]:
+    """One part and the source of each of its numbers. Raises InputError with all faults."""
+    if not isinstance(raw, dict) or raw.get("kind") not in KINDS:
+        got = raw.get("kind") if isinstance(raw, dict) else raw
+        raise InputError(document.fault(path, f"unknown kind of part {got!r}", f"one of {', '.join(KINDS)}"))
+    faults: list[Fault] = []
+    keys: dict[str, Source] = {}
+    default = raw.get("source")
+    plain = _unwrap({key: value for key, value in raw.items() if key != "source"}, default, path, document, table, keys, faults)
+    if faults:
+        raise InputError(faults)
+    part: Part = validate(KINDS[raw["kind"]], plain, document, path)
+    return part, keys
+
+
+def _unwrap(
+    raw: Any,
+    default: str | None,
+    path: NodePath,
+    document: Document,
+    table: Mapping[str, Source],
+    keys: dict[str, Source],
+    faults: list[Fault],
+) -> Any:
+    """The value without `{value, source}` wrappers; fills `keys` with the source of every number."""
+    if isinstance(raw, dict) and "value" in raw:
+        if extra := sorted(set(raw) - {"value", "source"}):
+            faults.append(document.fault((*path, extra[0]), f"unknown key {extra[0]!r}", "a value takes 'value' and 'source'"))
+        return _unwrap(raw["value"], raw.get("source", default), path, document, table, keys, faults)
+    if isinstance(raw, dict):
+        own = raw.get("source", default)
+        return {
+            key: _unwrap(value, own, (*path, key), document, table, keys, faults)
+            for key, value in raw.items()
+            if key != "source"
+        }
+    if isinstance(raw, list):
+        return [_unwrap(value, default, (*path, index), document, table, keys, faults) for index, value in enumerate(raw)]
+    is_number = isinstance(raw, (int, float)) or (isinstance(raw, str) and raw[:1].isdigit() and " " in raw)
+    if is_number and not isinstance(raw, bool):
+        if default is None:
+            faults.append(
+                document.fault(path, f"the number {raw!r} has no source", "write source: KEY on the part or on the value")
+            )
+        elif default not in table:
+            near = get_close_matches(default, table, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"sources are {', '.join(table)}"
+            faults.append(document.fault(path, f"unknown source {default!r}", remedy))
+        else:
+            keys[".".join(str(key) for key in path[2:])] = table[default]
+    return raw

@@ -1,0 +1,81 @@
+"""What a topology file says: devices that name parts, how they are populated, and what joins them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Gt, Le
+
+from sim.topology.parts import STRICT, Count, Part
+from sim.units import Bytes, Doc, Fraction, TransfersPerSecond, Watts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Populated:
+    """DIMMs in a socket's channels."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    part: Annotated[str, Doc("memory part of every DIMM")]
+    channels: Annotated[Count, Doc("channels that hold DIMMs")]
+    capacity: Annotated[Bytes, Gt(0), Doc("all DIMMs of the socket together")]
+    dimms_per_channel: Annotated[int, Ge(1), Le(2), Doc("1 or 2; two lower the speed on most sockets")] = 1
+    transfers: Annotated[
+        TransfersPerSecond | None, Gt(0), Doc("speed it runs at; default the fastest that part and socket allow")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A link as built: which generation and how many lanes."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    part: Annotated[str, Doc("link part")]
+    lanes: Annotated[Count, Doc("lanes or links in use")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceEntry:
+    """One device of the machine."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    part: Annotated[str, Doc("part name from topologies/parts or from `parts` of this file")]
+    memory: Annotated[Populated | None, Doc("DIMMs (CPU sockets)")] = None
+    link: Annotated[Connection | None, Doc("link to `to`: {part, lanes} or short 'pcie5-x8'; default the part's own")] = None
+    to: Annotated[tuple[str, ...], Doc("device that it hangs on; a list for a device with several heads")] = ()
+    capacity: Annotated[Bytes | None, Gt(0), Doc("default the part's")] = None
+    count: Annotated[Count, Doc("identical devices used as one (RAID0 of drives, interleave set of modules)")] = 1
+    host: Annotated[str, Doc("host that the socket belongs to; devices below it inherit it")] = ""
+    speed: Annotated[Fraction, Gt(0), Le(1), Doc("share of its compute and memory rate that it reaches (a straggler)")] = 1.0
+    power_cap: Annotated[Watts, Ge(0), Doc("board power limit; lowers compute by the declared law; 0 = none")] = 0.0
+    taken: Annotated[Fraction, Ge(0), Le(0.99), Doc("share of its memory bandwidth that a neighbour takes")] = 0.0
+    grants: Annotated[dict[str, Bytes], Doc("pool device: bytes granted to each host at the start")] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkEntry:
+    """Links between devices that already exist: NVLink, xGMI, UPI, chip-to-chip."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    part: Annotated[str, Doc("link part")]
+    lanes: Annotated[Count, Doc("links (or lanes) of each connection")]
+    between: Annotated[tuple[str, str] | None, Doc("two ends; 'gpu*' means each device of that name")] = None
+    mesh: Annotated[tuple[str, ...], Doc("devices joined each with each; 'gpu*' allowed")] = ()
+    pairs: Annotated[tuple[tuple[str, str], ...], Doc("listed connections")] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """One machine, or a cluster of identical nodes of which one is described."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    name: Annotated[str, Doc("name; default the file's")] = ""
+    title: Annotated[str, Doc("name for people")] = ""
+    source: Annotated[str, Doc("where the arrangement is documented")] = ""
+    devices: Annotated[dict[str, DeviceEntry], Doc("devices by name")]
+    links: Annotated[dict[str, LinkEntry], Doc("further links by name")] = field(default_factory=dict)
+    nodes: Annotated[Count, Doc("identical nodes, joined by their network adapters")] = 1
+    parts: Annotated[dict[str, Part], Doc("parts defined here (inline, or hypothetical)")] = field(default_factory=dict)
+    assumptions: Annotated[tuple[str, ...], Doc("what was assumed about the machine")] = ()

@@ -1,0 +1,33 @@
+"""Route: what a flow uses on its way, and what bounds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How bytes get from one place to another: what a flow uses per byte, and what bounds it.
+
+    uses: (channel, cost per byte); rate_cap in bytes/s (copy engine, cores, pageable staging);
+    latency_s: time before the first byte (t0 of the ramp T = t0 + S/B); weight: outstanding bytes.
+    window_bytes > 0: the flow is latency-bound, rate <= window / loaded latency of its channels.
+    hops: devices on the way; is_staged: the copy goes through host memory because there is no direct way.
+    """
+
+    uses: tuple[tuple[str, float], ...]
+    rate_cap_bytes_per_s: float
+    latency_s: float
+    weight: float = 1.0
+    window_bytes: float = 0.0
+    hops: tuple[str, ...] = ()
+    is_staged: bool = False
+
+
+def merged(*groups: tuple[tuple[str, float], ...]) -> tuple[tuple[str, float], ...]:
+    """One cost per channel: costs of a channel named several times add up, order of first mention kept."""
+    costs: dict[str, float] = {}
+    for group in groups:
+        for channel, cost in group:
+            costs[channel] = costs.get(channel, 0.0) + cost
+    return tuple(costs.items())
