@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge
 
 from sim.placement.plan import Placement
 from sim.records import Measured, Step
 from sim.topology.machine import Machine
+from sim.units import Doc, Seconds
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -16,18 +20,26 @@ from sim.workload.training import Training
 class Options:
     """How to replay, not what."""
 
-    level: str = "summary"  # records: "summary" | "full"
-    backend: str = "auto"  # "auto" | "python" | "numba"
-    monitor_interval_s: float = 0.0  # > 0: sample utilisation and occupancy
-    is_folded: bool = True  # identical ranks as one representative
-    verify: bool = False  # check every invariant of the replay
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+    level: Annotated[Literal["summary", "full"], Doc("records: totals, or every rate and occupancy over time")] = "summary"
+    backend: Annotated[Literal["auto", "python", "numba"], Doc("kernel of the replay")] = "auto"
+    monitor_interval_s: Annotated[Seconds, Ge(0), Doc("above 0: sample utilisation and occupancy, e.g. '1 s'")] = 0.0
+    is_folded: Annotated[bool, Doc("replay identical ranks as one representative")] = True
+    verify: Annotated[bool, Doc("check every invariant of the replay")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A workload kept in a trace file; `experiment` reads it when the run starts."""
+
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One workload on one host of the machine, from `start_s` on."""
 
-    workload: Training | Inference | Step
+    workload: Training | Inference | Step | Trace
     placement: Placement = field(default_factory=Placement)
     host: str = ""
     start_s: float = 0.0
@@ -46,6 +58,7 @@ class Scenario:
     parameters: Mapping[str, object] = field(default_factory=dict)  # of the sweep point
     claim: Mapping[str, object] = field(default_factory=dict)  # article scenarios
     question: str = ""  # the file's leading comment
+    assumptions: tuple[str, ...] = ()  # stated by the file, or left open by its short form
 
     @property
     def job(self) -> Job:

@@ -10,7 +10,8 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -45,6 +46,26 @@ def validate(cls: type[T], data: object, document: Document, path: NodePath = ()
         faults = [_fault(cls, dict(item), document, path) for item in error.errors(include_url=False)]
         raise InputError(sorted(faults, key=lambda fault: fault.line)) from None
     return valid
+
+
+class FaultList(list[Fault]):
+    """Collects faults over several blocks, so that all are reported at once.
+
+    ``with faults.collect(): block = read(...)`` goes on after an InputError; ``faults.stop()`` raises what was collected.
+    """
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Keep the faults of an InputError raised inside instead of letting it out."""
+        try:
+            yield
+        except InputError as error:
+            self.extend(error.faults)
+
+    def stop(self) -> None:
+        """Raise InputError if there is any fault."""
+        if self:
+            raise InputError(self)
 
 
 def unknown_key(key: str, known: Iterable[str], document: Document, path: NodePath) -> Fault:

@@ -1,0 +1,98 @@
+"""The `measured:` and `claim:` blocks: what reality, or a document, says about a scenario."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sim.config.validation import FaultList, refuse_unknown
+from sim.config.yaml_source import Document, NodePath, describe
+from sim.errors import InputError
+from sim.records import Measured
+from sim.units import UNITS, parse
+
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+#: units of measured values that are not physical dimensions
+_COUNTS = {"": 1.0, "1": 1.0, "x": 1.0, "tokens/s": 1.0, "tok/s": 1.0, "samples/s": 1.0, "1/s": 1.0, "IOPS": 1.0}
+_KEYS = ("metric", "value", "source", "tolerance", "at", "confidence", "note")
+_CLAIM_KEYS = ("id", "stated", "metric", "value", "range", "tolerance", "assumptions", "reason", "at", "against", "verdict")
+
+
+def si_value(raw: object) -> tuple[float, str]:
+    """``"10.9 s"`` -> (10.9, "s"), ``"61 %"`` -> (0.61, "%"): the value in SI and the unit it was written in.
+
+    Raises ValueError for something that is not a number in a known unit.
+    """
+    if isinstance(raw, (int, float)) and not isinstance(raw, bool):
+        return float(raw), ""
+    match = _QUANTITY.fullmatch(raw) if isinstance(raw, str) else None
+    if match:
+        number, unit = float(match[1].replace("_", "")), match[2]
+        for table in (_COUNTS, *UNITS.values()):
+            if unit in table:
+                return number * table[unit], unit
+    raise ValueError(f"expected a number in a known unit, got {describe(raw)}")
+
+
+def measured_from(raw: object, document: Document, path: NodePath) -> tuple[Measured, ...]:
+    """The entries of `measured:`; raises InputError with every fault."""
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        raise InputError(document.fault(path, f"expected a list, got {describe(raw)}", "- {metric, value, source}"))
+    faults = FaultList()
+    entries: list[Measured] = []
+    for index, item in enumerate(raw):
+        with faults.collect():
+            entries.append(_entry(item, document, (*path, index)))
+    faults.stop()
+    return tuple(entries)
+
+
+def _entry(raw: object, document: Document, path: NodePath) -> Measured:
+    if not isinstance(raw, Mapping):
+        raise InputError(document.fault(path, f"expected a mapping, got {describe(raw)}", "{metric, value, source}"))
+    faults = FaultList(refuse_unknown(raw, _KEYS, document, path))
+    for key in ("metric", "value", "source"):
+        if key not in raw:
+            faults.append(document.fault(path, f"missing key {key!r}", "a measured value needs metric, value and source"))
+    faults.stop()
+    try:
+        value, unit = si_value(raw["value"])
+    except ValueError as error:
+        raise InputError(document.fault((*path, "value"), str(error), "for example '10.9 s'")) from None
+    try:
+        tolerance = parse(raw.get("tolerance", 0), "fraction")
+    except ValueError as error:
+        raise InputError(document.fault((*path, "tolerance"), str(error))) from None
+    at = raw.get("at", {})
+    if not isinstance(at, Mapping):
+        raise InputError(document.fault((*path, "at"), f"expected {{parameter: value}}, got {describe(at)}"))
+    return Measured(
+        metric=str(raw["metric"]), value=value, unit=unit, source=str(raw["source"]), tolerance=tolerance, at=dict(at)
+    )
+
+
+def claim_from(raw: object, document: Document, path: NodePath) -> Mapping[str, object]:
+    """The `claim:` block as it is written, with `value` and `range` in SI; {} when there is none."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InputError(document.fault(path, f"expected a mapping, got {describe(raw)}", "{id, stated, metric, value}"))
+    faults = FaultList(refuse_unknown(raw, _CLAIM_KEYS, document, path))
+    for key in ("id", "stated"):
+        if key not in raw:
+            faults.append(document.fault(path, f"missing key {key!r}", "a claim needs its id and what it states"))
+    claim = dict(raw)
+    try:
+        if "value" in raw and not isinstance(raw["value"], bool):
+            claim["value"] = si_value(raw["value"])[0]
+        if "range" in raw:
+            low, high = raw["range"]
+            claim["range"] = (si_value(low)[0], si_value(high)[0])
+        if "tolerance" in raw:
+            claim["tolerance"] = parse(raw["tolerance"], "fraction")
+    except (ValueError, TypeError) as error:
+        faults.append(document.fault(path, str(error), "value: '10.9 s' or range: [8 GB, 12 GB]"))
+    faults.stop()
+    return claim

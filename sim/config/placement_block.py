@@ -1,0 +1,200 @@
+"""The `placement:` block: where each tensor class lives, in every form that a person may write.
+
+weights: gpu                                        # one tier (role or name)
+optimizer_states: {dram: 60%, cxl0: 40%}            # interleaved page by page
+gradients: {policy: by_layer, shares: {dram: 50%, cxl0: 50%}}
+activations: {layers: 0-19, dram: 100%}             # the other layers stay on the GPU
+kv_cache: {policy: weighted_interleave, weights: {dram: 3, cxl0: 1}}
+weights: [{layers: 0-9, gpu: 100%}, {layers: 10-39, dram: 100%}]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sim.config.validation import refuse_unknown, suggestion
+from sim.config.yaml_source import Document, NodePath, describe
+from sim.errors import Fault, InputError
+from sim.placement.plan import Entry, Placement
+from sim.records import TensorClass
+from sim.units import parse
+
+#: keys of an entry that are not tier names
+_ENTRY_KEYS = ("policy", "shares", "weights", "layers", "options")
+#: policies whose shares come from `weights` N:M
+_WEIGHTED = "weighted_interleave"
+_CLASSES = tuple(tensor_class.value for tensor_class in TensorClass)
+_LAYERS = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+
+
+def placement_from(raw: object, document: Document, path: NodePath, *, is_optimizer_offloaded: bool = False) -> Placement:
+    """A Placement from the block that stands at `path`; `is_optimizer_offloaded` is `optimizer.offload: true`.
+
+    Master weights follow the optimizer states unless they are placed themselves: the update reads both. Raises
+    InputError with every fault; tier names are checked later, against the machine.
+    """
+    if raw is None:
+        raw = {}
+    if isinstance(raw, str):
+        raw = {"policy": raw}
+    if not isinstance(raw, Mapping):
+        what = f"expected tensor classes and their tiers, got {describe(raw)}"
+        raise InputError(document.fault(path, what, "for example {optimizer_states: dram}"))
+    faults = refuse_unknown(raw, (*_CLASSES, "policy", "options"), document, path)
+    entries: list[Entry] = []
+    for name in _CLASSES:
+        if name not in raw:
+            continue
+        here = (*path, name)
+        try:
+            entries += _entries(TensorClass(name), raw[name], document, here)
+        except InputError as error:
+            faults += error.faults
+    if is_optimizer_offloaded and not faults:
+        faults += _offload_faults(entries, document, path)
+        if not any(entry.tensor_class is TensorClass.OPTIMIZER_STATES for entry in entries):
+            entries.append(Entry(tensor_class=TensorClass.OPTIMIZER_STATES, shares={"dram": 1.0}))
+    if faults:
+        raise InputError(faults)
+    if not any(entry.tensor_class is TensorClass.MASTER_WEIGHTS for entry in entries):
+        entries += [_followed(entry) for entry in entries if entry.tensor_class is TensorClass.OPTIMIZER_STATES]
+    return Placement(entries=tuple(entries))
+
+
+def layer_range(raw: object) -> tuple[int, int]:
+    """``"0-19"`` -> (0, 19), ``7`` -> (7, 7); ValueError with the remedy."""
+    match = _LAYERS.fullmatch(str(raw)) if isinstance(raw, (str, int)) and not isinstance(raw, bool) else None
+    if not match:
+        raise ValueError(f"expected a range of layers, got {describe(raw)}, write it as '0-19'")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise ValueError(f"the range of layers {raw!r} is empty, write the smaller number first")
+    return first, last
+
+
+def _followed(entry: Entry) -> Entry:
+    return Entry(
+        tensor_class=TensorClass.MASTER_WEIGHTS,
+        shares=entry.shares,
+        policy=entry.policy,
+        layers=entry.layers,
+        options=entry.options,
+    )
+
+
+def _entries(tensor_class: TensorClass, raw: object, document: Document, path: NodePath) -> list[Entry]:
+    if isinstance(raw, list) and raw:
+        entries: list[Entry] = []
+        faults: list[Fault] = []
+        for index, item in enumerate(raw):
+            try:
+                entries.append(_entry(tensor_class, item, document, (*path, index)))
+            except InputError as error:
+                faults += error.faults
+        if faults:
+            raise InputError(faults)
+        return entries
+    return [_entry(tensor_class, raw, document, path)]
+
+
+def _entry(tensor_class: TensorClass, raw: object, document: Document, path: NodePath) -> Entry:
+    if isinstance(raw, str):
+        return Entry(tensor_class=tensor_class, shares={raw: 1.0})
+    if not isinstance(raw, Mapping) or not raw:
+        what = f"expected a tier or shares of tiers, got {describe(raw)}"
+        raise InputError(document.fault(path, what, "for example dram, or {dram: 60%, cxl0: 40%}"))
+    faults: list[Fault] = []
+    layers = None
+    if "layers" in raw:
+        try:
+            layers = layer_range(raw["layers"])
+        except ValueError as error:
+            what, _, remedy = str(error).partition(", write ")
+            faults.append(document.fault((*path, "layers"), what, f"write {remedy}"))
+    policy = raw.get("policy", "interleave")
+    options = raw.get("options", {})
+    if not isinstance(policy, str):
+        faults.append(document.fault((*path, "policy"), f"expected the name of a policy, got {describe(policy)}"))
+    if not isinstance(options, Mapping):
+        faults.append(document.fault((*path, "options"), f"expected a mapping, got {describe(options)}"))
+    shares: dict[str, float] = {}
+    try:
+        shares = _shares(raw, str(policy), document, path)
+    except InputError as error:
+        faults += error.faults
+    if faults:
+        raise InputError(faults)
+    return Entry(tensor_class=tensor_class, shares=shares, policy=str(policy), layers=layers, options=options)
+
+
+def _shares(raw: Mapping[str, object], policy: str, document: Document, path: NodePath) -> dict[str, float]:
+    inline = {key: value for key, value in raw.items() if key not in _ENTRY_KEYS}
+    given = [name for name in ("shares", "weights") if name in raw] + (["tiers"] if inline else [])
+    if len(given) > 1:
+        what = f"shares are given twice, by {' and by '.join(given)}"
+        raise InputError(document.fault(path, what, "keep one"))
+    if "weights" in raw:
+        return _weights(raw["weights"], document, (*path, "weights"))
+    if policy == _WEIGHTED:
+        raise InputError(document.fault(path, f"{_WEIGHTED} needs 'weights'", "for example weights: {dram: 3, cxl0: 1}"))
+    if "shares" in raw:
+        here = (*path, "shares")
+        if not isinstance(raw["shares"], Mapping) or not raw["shares"]:
+            what = f"expected tiers and their shares, got {describe(raw['shares'])}"
+            raise InputError(document.fault(here, what, "for example {dram: 60%, cxl0: 40%}"))
+        return _fractions(raw["shares"], document, here)
+    if not inline:
+        if policy == "interleave":
+            raise InputError(document.fault(path, "names no tier", "for example {dram: 60%, cxl0: 40%}"))
+        return {}
+    return _fractions(inline, document, path)
+
+
+def _weights(raw: object, document: Document, path: NodePath) -> dict[str, float]:
+    if not isinstance(raw, Mapping) or not raw:
+        what = f"expected tiers and whole numbers, got {describe(raw)}"
+        raise InputError(document.fault(path, what, "for example {dram: 3, cxl0: 1}"))
+    faults = [
+        document.fault((*path, tier), f"expected a whole number of pages from 1 up, got {describe(weight)}")
+        for tier, weight in raw.items()
+        if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1
+    ]
+    if faults:
+        raise InputError(faults)
+    total = sum(raw.values())
+    return {tier: weight / total for tier, weight in raw.items()}
+
+
+def _fractions(raw: Mapping[str, object], document: Document, path: NodePath) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    faults: list[Fault] = []
+    for tier, value in raw.items():
+        try:
+            shares[tier] = parse(value, "fraction")
+        except ValueError as error:
+            what, _, remedy = str(error).partition(", write ")
+            faults.append(document.fault((*path, tier), what, f"write {remedy}" if remedy else suggestion(tier, _ENTRY_KEYS)))
+            continue
+        if not 0.0 <= shares[tier] <= 1.0:
+            faults.append(document.fault((*path, tier), f"a share lies between 0% and 100%, got {describe(value)}"))
+    if not faults and abs(sum(shares.values()) - 1.0) > 1e-6:
+        total = 100 * sum(shares.values())
+        change = f"{'add' if total < 100 else 'take away'} {abs(100 - total):.6g}%"
+        faults.append(document.fault(path, f"shares sum to {total:.6g}%, expected 100%", change))
+    if faults:
+        raise InputError(faults)
+    return {tier: share for tier, share in shares.items() if share > 0}
+
+
+def _offload_faults(entries: list[Entry], document: Document, path: NodePath) -> list[Fault]:
+    placed = [entry for entry in entries if entry.tensor_class is TensorClass.OPTIMIZER_STATES]
+    if not placed or all(dict(entry.shares) == {"dram": 1.0} and entry.layers is None for entry in placed):
+        return []
+    what = f"says {_words(placed[0])}, but optimizer.offload: true means placement.optimizer_states: dram"
+    return [document.fault((*path, "optimizer_states"), what, "remove one of the two")]
+
+
+def _words(entry: Entry) -> str:
+    shares = ", ".join(f"{tier}: {100 * share:.6g}%" for tier, share in entry.shares.items())
+    return f"{{{shares}}}"

@@ -1,0 +1,333 @@
+"""Scenario files: YAML in, resolved `Scenario` objects out, with every fault of a file at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sim.config.locate import locate
+from sim.config.measured_block import claim_from, measured_from
+from sim.config.overlay import overlaid
+from sim.config.placement_block import placement_from
+from sim.config.sweep import Sweep, parse_sweep
+from sim.config.topology_block import machine_from_block
+from sim.config.validation import FaultList, refuse_unknown, validate
+from sim.config.workload_block import short_form, workload_from
+from sim.config.yaml_source import Document, NodePath, describe, read_yaml
+from sim.errors import Fault, InputError
+from sim.placement.plan import Placement
+from sim.records import Measured
+from sim.scenario import Job, Options, Scenario
+from sim.topology.machine import Machine
+from sim.units import parse
+from sim.workload.training import Training
+
+#: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
+KEYS: Mapping[str, str] = {
+    "name": "name of the results folder; default the file's name",
+    "topology": "built-in name, path, or {base, add, set}: the machine",
+    "workload": "exactly one of training, inference, trace",
+    "jobs": "several workloads on several hosts, in place of workload and placement",
+    "training": "short form of workload.training",
+    "model": "short form of workload.training.model",
+    "dataset": "short form of workload.training.dataset",
+    "placement": "tensor class -> tier or shares of tiers",
+    "sweep": "dotted path -> list or range of values",
+    "compare": "{baseline: {dotted path: value}}",
+    "search": "objective, constraints: find the best point instead of running all",
+    "measured": "what reality said: a list of {metric, value, source, tolerance, at}",
+    "claim": "what a document states: {id, stated, metric, value | range, assumptions}",
+    "prices": "path of a price overlay",
+    "options": "how to replay: {level, backend, monitor_interval_s, is_folded, verify}",
+    "assumptions": "list of what had to be assumed; printed with the result",
+}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_JOB_KEYS = ("name", "host", "workload", "placement", "start")
+#: what the short form stands on when it says nothing else: the box and the model of the article it comes from
+_SHORT_TOPOLOGY, _SHORT_MODEL = "epyc-9554p-2x4090", "llama-2-13b"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioFile:
+    """A scenario file that was read: its blocks, and the scenarios that it stands for.
+
+    `sweep`, `compare`, `search` and `prices` are as written; `assumptions` are what the file states or what its short form
+    leaves open.
+    """
+
+    document: Document
+    name: str
+    question: str = ""
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+    compare: Mapping[str, Any] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
+    prices: str = ""
+    measured: tuple[Measured, ...] = ()
+    claim: Mapping[str, object] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def plan(self) -> Sweep | None:
+        """The parsed sweep; None when the file has none. Raises InputError with the faults of the block."""
+        if not self.sweep:
+            return None
+        try:
+            return parse_sweep(self.sweep, self.document.data)
+        except InputError as error:
+            raise InputError([_placed(fault, self.document) for fault in error.faults]) from None
+
+    def resolve(self, overlay: Mapping[str, object] | None = None, parameters: Mapping[str, object] | None = None) -> Scenario:
+        """The scenario with every path of `overlay` set; `parameters` names the point (default: the overlay itself).
+
+        Raises InputError with every fault of the point.
+        """
+        document = _overlaid(self.document, overlay or {})
+        faults = FaultList()
+        machine: Machine | None = None
+        jobs: tuple[Job, ...] = ()
+        options = Options()
+        with faults.collect():
+            machine = machine_from_block(document.data.get("topology"), document, ("topology",))
+        with faults.collect():
+            jobs = _jobs(document)
+        with faults.collect():
+            options = validate(Options, document.data.get("options", {}), document, ("options",))
+        if machine is not None:
+            faults += _machine_faults(machine, jobs, document)
+        faults.stop()
+        assert machine is not None
+        return Scenario(
+            name=self.name,
+            machine=machine,
+            jobs=jobs,
+            options=options,
+            measured=self.measured,
+            parameters=dict(parameters if parameters is not None else overlay or {}),
+            claim=self.claim,
+            question=self.question,
+            assumptions=self.assumptions,
+        )
+
+    def expand(self) -> Iterator[Scenario]:
+        """Every point of the sweep in order, or the one scenario of a file without one."""
+        plan = self.plan
+        if plan is None:
+            yield self.resolve()
+            return
+        for point in plan:
+            yield self.resolve(point.overlay, point.parameters)
+
+
+def load_scenario(path_or_name: str | Path) -> ScenarioFile:
+    """Read a scenario by path or built-in name.
+
+    Raises InputError with every fault of the blocks that don't depend on a sweep point; `resolve` and `expand` check the rest.
+    """
+    return scenario_from(read_yaml(locate(str(path_or_name), "scenarios")))
+
+
+def scenario_of(data: Mapping[str, Any], name: str = "scenario", *, file: str = "") -> ScenarioFile:
+    """A scenario from plain data in memory; `file` is where relative paths start and what faults name."""
+    return scenario_from(Document(file=file or name, data={"name": name} | dict(data), positions={}))
+
+
+def scenario_from(document: Document) -> ScenarioFile:
+    """A scenario from a document that was read; as :func:`load_scenario`."""
+    faults = FaultList(refuse_unknown(document.data, KEYS, document, ()))
+    document, assumptions = _normalised(document, faults)
+    data = document.data
+    name = data.get("name", Path(document.file).stem)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        what = f"expected a name of letters, digits, '-', '_' and '.', got {describe(name)}"
+        faults.append(document.fault(("name",), what, "it names the results folder"))
+    measured: tuple[Measured, ...] = ()
+    claim: Mapping[str, object] = {}
+    with faults.collect():
+        measured = measured_from(data.get("measured"), document, ("measured",))
+    with faults.collect():
+        claim = claim_from(data.get("claim"), document, ("claim",))
+    stated = data.get("assumptions", [])
+    if not isinstance(stated, list) or not all(isinstance(item, str) for item in stated):
+        faults.append(document.fault(("assumptions",), f"expected a list of sentences, got {describe(stated)}"))
+        stated = []
+    for key, kind in {"sweep": Mapping, "compare": Mapping, "search": Mapping, "prices": str}.items():
+        if key in data and not isinstance(data[key], kind):
+            expected = "a path" if kind is str else "a mapping"
+            faults.append(document.fault((key,), f"expected {expected}, got {describe(data[key])}", KEYS[key]))
+    file = ScenarioFile(
+        document=document,
+        name=str(name),
+        question=document.comment,
+        sweep=data.get("sweep", {}),
+        compare=data.get("compare", {}),
+        search=data.get("search", {}),
+        prices=data.get("prices", ""),
+        measured=measured,
+        claim=claim,
+        assumptions=(*stated, *assumptions),
+    )
+    with faults.collect():
+        if not faults:
+            file.resolve(_first_overlay(file))
+        elif isinstance(file.sweep, Mapping):
+            file.resolve()
+    faults.stop()
+    return file
+
+
+def _first_overlay(file: ScenarioFile) -> Mapping[str, object]:
+    """The first point of the sweep: a file whose sweep provides what its body leaves open is complete."""
+    plan = file.plan
+    first = next(iter(plan), None) if plan is not None else None
+    return first.overlay if first is not None else {}
+
+
+def _normalised(document: Document, faults: list[Fault]) -> tuple[Document, tuple[str, ...]]:
+    """The document with its short form written out as `workload`, and what that had to assume."""
+    data = dict(document.data)
+    assumptions: list[str] = []
+    workload = short_form(data)
+    if workload is not None:
+        faults += [
+            document.fault((key,), f"both {key!r} and the short form 'training' are given", "keep one")
+            for key in ("workload", "jobs")
+            if key in data
+        ]
+        data.pop("training")
+        if isinstance(workload["training"], dict):
+            training = workload["training"]
+            if "model" not in training:
+                training["model"] = _SHORT_MODEL
+                assumptions.append(f"no model is given: {_SHORT_MODEL}")
+            if "topology" not in data:
+                data["topology"] = _SHORT_TOPOLOGY
+                assumptions.append(f"no topology is given: {_SHORT_TOPOLOGY}")
+        data.setdefault("workload", workload)
+    elif "model" in data:
+        faults.append(document.fault(("model",), "belongs to the short form", "write it as workload.training.model"))
+    data.pop("model", None)
+    dataset = data.pop("dataset", None)
+    block = data.get("workload")
+    if dataset is not None and isinstance(block, Mapping) and isinstance(block.get("training"), Mapping):
+        data["workload"] = {"training": {**block["training"], "dataset": dataset}}
+    positions = dict(document.positions)
+    for path, position in document.positions.items():
+        if path[:1] == ("training",):
+            positions[("workload", *path)] = position
+        elif path[:1] in (("model",), ("dataset",)):
+            positions[("workload", "training", *path)] = position
+    return dataclasses.replace(document, data=data, positions=positions), tuple(assumptions)
+
+
+def _overlaid(document: Document, overlay: Mapping[str, object]) -> Document:
+    """The document with the paths of `overlay` set; their faults point at the sweep's line."""
+    if not overlay:
+        return document
+    try:
+        data = overlaid(document.data, overlay)
+    except InputError as error:
+        raise InputError([_placed(fault, document) for fault in error.faults]) from None
+    positions = dict(document.positions)
+    for dotted_path in overlay:
+        here = tuple(dotted_path.split("."))
+        line = document.position(("sweep", dotted_path))
+        for path in (here, ("topology", "set", dotted_path.removeprefix("topology."))):
+            positions[path] = line
+    return dataclasses.replace(document, data=data, positions=positions)
+
+
+def _placed(fault: Fault, document: Document) -> Fault:
+    """A fault of a pure parser, with the file and line of its path."""
+    parts: NodePath = tuple(fault.path.split(".", 1)) if fault.path else ()
+    return dataclasses.replace(fault, file=document.file, line=document.line(parts))
+
+
+def _jobs(document: Document) -> tuple[Job, ...]:
+    data = document.data
+    if "jobs" not in data:
+        if "workload" not in data:
+            raise InputError(document.fault((), "missing key 'workload'", f"add it: {KEYS['workload']}"))
+        return (_job(data, document, ()),)
+    faults = FaultList()
+    for key in ("workload", "placement"):
+        if key in data:
+            faults.append(document.fault((key,), f"both 'jobs' and {key!r} are given", "move it into the jobs"))
+    if not isinstance(data["jobs"], list) or not data["jobs"]:
+        what = f"expected a list of jobs, got {describe(data['jobs'])}"
+        faults.append(document.fault(("jobs",), what, "- {host, workload, placement, start}"))
+        faults.stop()
+    jobs: list[Job] = []
+    for index, raw in enumerate(data["jobs"]):
+        path = ("jobs", index)
+        with faults.collect():
+            if not isinstance(raw, Mapping):
+                raise InputError(document.fault(path, f"expected a mapping, got {describe(raw)}"))
+            faults += refuse_unknown(raw, _JOB_KEYS, document, path)
+            if "workload" not in raw:
+                raise InputError(document.fault(path, "missing key 'workload'", f"add it: {KEYS['workload']}"))
+            jobs.append(_job(raw, document, path, name=str(raw.get("name", f"job{index}"))))
+    names = [job.name for job in jobs]
+    faults += [
+        document.fault(("jobs",), f"two jobs are named {n!r}", "rename one") for n in {n for n in names if names.count(n) > 1}
+    ]
+    faults.stop()
+    return tuple(jobs)
+
+
+def _job(raw: Mapping[str, Any], document: Document, path: NodePath, *, name: str = "") -> Job:
+    faults = FaultList()
+    workload = None
+    placement = Placement()
+    start_s = 0.0
+    with faults.collect():
+        workload = workload_from(raw["workload"], document, (*path, "workload"))
+    is_offloaded = isinstance(workload, Training) and workload.optimizer.offload
+    with faults.collect():
+        placement = placement_from(raw.get("placement"), document, (*path, "placement"), is_optimizer_offloaded=is_offloaded)
+    try:
+        start_s = parse(raw.get("start", 0), "time")
+    except ValueError as error:
+        faults.append(document.fault((*path, "start"), str(error)))
+    faults.stop()
+    assert workload is not None
+    return Job(workload=workload, placement=placement, host=str(raw.get("host", "")), start_s=start_s, name=name)
+
+
+def _machine_faults(machine: Machine, jobs: tuple[Job, ...], document: Document) -> list[Fault]:
+    """What only shows when the jobs meet the machine: tiers, ranks and layers that are not there."""
+    faults: list[Fault] = []
+    gpus = machine.gpus()
+    for index, job in enumerate(jobs):
+        path: NodePath = ("jobs", index) if "jobs" in document.data else ()
+        for entry in job.placement.entries:
+            here = (*path, "placement", entry.tensor_class.value)
+            for tier in entry.shares:
+                try:
+                    machine.resolve(tier, gpus[0] if gpus else "")
+                except InputError as error:
+                    faults += [document.fault((*here, tier), fault.what, fault.remedy) for fault in error.faults]
+        if isinstance(job.workload, Training):
+            faults += _training_faults(job, len(gpus) * machine.num_nodes, document, path)
+    return list(dict.fromkeys(faults))
+
+
+def _training_faults(job: Job, num_gpus: int, document: Document, path: NodePath) -> list[Fault]:
+    training = job.workload
+    assert isinstance(training, Training)
+    faults: list[Fault] = []
+    split = training.parallelism
+    world = split.data * split.tensor * split.pipeline * split.context
+    if world > num_gpus:
+        what = f"data x tensor x pipeline x context = {world} ranks, but the machine has {num_gpus} GPUs"
+        faults.append(
+            document.fault((*path, "workload", "training", "parallelism"), what, "lower one, or take a larger machine")
+        )
+    for entry in job.placement.entries:
+        if entry.layers is not None and entry.layers[1] >= training.model.layers:
+            what = f"layers {entry.layers[0]}-{entry.layers[1]}: the model has layers 0-{training.model.layers - 1}"
+            faults.append(document.fault((*path, "placement", entry.tensor_class.value), what))
+    return faults

@@ -1,0 +1,143 @@
+"""The `topology:` block of a scenario: a machine by name or path, a machine patched in place, or one written inline.
+
+    topology: epyc-9554p-2x4090
+    topology: {base: dgx-a100, add: {cxl0: {part: ..., to: cpu0}}, set: {gpu1.link.lanes: 8, nvme0: null}, parts: {...}}
+    topology: {devices: {...}, links: {...}}
+
+`set` writes one value each; null removes a device or a link.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sim.config.locate import locate
+from sim.config.machine import load_machine, machine_from
+from sim.config.validation import FaultList, refuse_unknown, suggestion
+from sim.config.yaml_source import Document, NodePath, Position, describe, dotted, read_yaml
+from sim.errors import Fault, InputError
+from sim.topology.machine import Machine
+
+_PATCH_KEYS = ("base", "add", "set", "parts")
+_LINK_KEYS = ("between", "mesh", "pairs")
+_SHORT_LINK = re.compile(r"(?P<part>[\w.-]+)-x(?P<lanes>[0-9]+)")
+
+
+def machine_from_block(raw: object, document: Document, path: NodePath) -> Machine:
+    """The machine of the block that stands at `path` of a scenario.
+
+    Raises InputError (or MachineError) with every fault; faults of what the scenario adds or sets point at the scenario.
+    """
+    if raw is None:
+        raise InputError(
+            document.fault(path, "missing key 'topology'", "add it: a built-in name, see `tiersim list topologies`")
+        )
+    if isinstance(raw, str):
+        file = _located(raw, document, path)
+        return load_machine(str(file))
+    if not isinstance(raw, Mapping):
+        raise InputError(document.fault(path, f"expected a name or a mapping, got {describe(raw)}"))
+    if "base" not in raw and "devices" in raw:
+        return machine_from(_inline(raw, document, path), name=Path(document.file).stem)
+    faults = FaultList(refuse_unknown(raw, _PATCH_KEYS, document, path))
+    if not isinstance(raw.get("base"), str):
+        faults.append(document.fault(path, "missing key 'base'", "name the machine that is changed, or write 'devices'"))
+    for key in ("add", "set", "parts"):
+        if not isinstance(raw.get(key, {}), Mapping):
+            faults.append(document.fault((*path, key), f"expected a mapping, got {describe(raw[key])}"))
+    faults.stop()
+    base = read_yaml(_located(raw["base"], document, (*path, "base")))
+    patch = _Patch(base, document, path)
+    machine = patch.apply(raw)
+    return dataclasses.replace(machine, name=f"{Path(base.file).stem} (changed)")
+
+
+def _located(name: str, document: Document, path: NodePath) -> Path:
+    try:
+        return locate(name, "topologies", relative_to=Path(document.file).parent)
+    except InputError as error:
+        raise InputError([document.fault(path, fault.what, fault.remedy) for fault in error.faults]) from None
+
+
+def _inline(raw: Mapping[str, Any], document: Document, path: NodePath) -> Document:
+    """The block as a document of its own, so that its nodes keep their lines."""
+    depth = len(path)
+    positions = {key[depth:]: value for key, value in document.positions.items() if key[:depth] == path}
+    return Document(file=document.file, data=dict(raw), positions=positions)
+
+
+class _Patch:
+    """Changes a topology document and remembers which node comes from the scenario."""
+
+    def __init__(self, base: Document, scenario: Document, path: NodePath) -> None:
+        self.base, self.scenario, self.path = base, scenario, path
+        self.data: dict[str, Any] = copy.deepcopy(base.data)
+        self.origin: dict[NodePath, Position] = {}
+        self.faults = FaultList()
+
+    def apply(self, raw: Mapping[str, Any]) -> Machine:
+        for name, part in raw.get("parts", {}).items():
+            self._put(("parts", name), part, (*self.path, "parts", name))
+        for name, entry in raw.get("add", {}).items():
+            is_link = isinstance(entry, Mapping) and any(key in entry for key in _LINK_KEYS)
+            self._put(("links" if is_link else "devices", name), entry, (*self.path, "add", name))
+        for target, value in raw.get("set", {}).items():
+            self._set(target, value, (*self.path, "set", target))
+        self.faults.stop()
+        try:
+            return machine_from(dataclasses.replace(self.base, data=self.data), name=Path(self.base.file).stem)
+        except InputError as error:
+            raise type(error)([self._placed(fault) for fault in error.faults]) from None
+
+    def _put(self, target: tuple[str, str], value: Any, source: NodePath) -> None:
+        table, name = target
+        entries = self.data.setdefault(table, {})
+        if name in entries:
+            what = f"{name!r} is already in {self.base.file}"
+            self.faults.append(self.scenario.fault(source, what, f"change it with set: {{{name}.<key>: value}}"))
+            return
+        entries[name] = copy.deepcopy(value)
+        self.origin[target] = self.scenario.position(source)
+
+    def _set(self, target: str, value: Any, source: NodePath) -> None:
+        name, *keys = target.split(".")
+        table = next((kind for kind in ("devices", "links", "parts") if name in self.data.get(kind, {})), None)
+        if table is None and not keys and name in ("nodes", "title"):
+            self.data[name] = value
+            self.origin[(name,)] = self.scenario.position(source)
+            return
+        if table is None:
+            known = [*self.data.get("devices", {}), *self.data.get("links", {}), "nodes"]
+            what = f"unknown device or link {name!r}"
+            self.faults.append(self.scenario.fault(source, what, suggestion(name, known)))
+            return
+        if not keys and value is None:
+            del self.data[table][name]
+            return
+        node = self.data[table]
+        for key in (name, *keys)[:-1]:
+            node = self._opened(node, key)
+        node[(name, *keys)[-1]] = copy.deepcopy(value)
+        self.origin[(table, name, *keys)] = self.scenario.position(source)
+
+    @staticmethod
+    def _opened(node: dict[str, Any], key: str) -> dict[str, Any]:
+        """The mapping below `key`, made if absent; the short form 'pcie5-x8' is written out."""
+        inner = node.get(key)
+        if isinstance(inner, str) and (match := _SHORT_LINK.fullmatch(inner)):
+            inner = {"part": match["part"], "lanes": int(match["lanes"])}
+        opened: dict[str, Any] = dict(inner) if isinstance(inner, Mapping) else {}
+        node[key] = opened
+        return opened
+
+    def _placed(self, fault: Fault) -> Fault:
+        """The fault at its place in the scenario if it is about something that the scenario wrote."""
+        for target, position in self.origin.items():
+            if fault.path == dotted(target) or fault.path.startswith(f"{dotted(target)}."):
+                return dataclasses.replace(fault, file=self.scenario.file, line=position.line)
+        return fault

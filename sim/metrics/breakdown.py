@@ -1,0 +1,84 @@
+"""Where a step's seconds went: every instant of the slowest rank belongs to exactly one category."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from sim.errors import InternalError
+from sim.records import Operation, OperationRecord, Program, Replay
+
+#: category of an operation -> key of the breakdown, in the priority in which overlapping seconds are attributed
+KEYS: Mapping[str, str] = {
+    "compute": "compute",
+    "collective": "exposed_collective",
+    "transfer": "exposed_transfer",
+    "cpu_optimizer": "cpu_optimizer",
+    "storage": "storage",
+    "paging": "paging",
+    "data": "data",
+    "idle": "idle",
+}
+_PRIORITY = tuple(KEYS)
+
+
+def rank_of(stream: str) -> str:
+    """Rank class of a stream name ``"<rank class>.<role>"``."""
+    return stream.rsplit(".", 1)[0]
+
+
+def busy_interval(operation: Operation, record: OperationRecord) -> tuple[float, float]:
+    """Seconds in which an operation occupies its rank: its start latency and its work, not its wait for memory."""
+    return max(record.ready_s, record.start_s - operation.latency_s), record.end_s
+
+
+def slowest_rank(program: Program, replay: Replay) -> str:
+    """The rank class whose last operation ends last; on a tie, the first by name."""
+    streams = {operation.id: operation.stream for operation in program.operations}
+    ends: dict[str, float] = {}
+    for record in replay.operations:
+        rank = rank_of(streams[record.id])
+        ends[rank] = max(ends.get(rank, 0.0), record.end_s)
+    return min(ends, key=lambda rank: (-ends[rank], rank)) if ends else ""
+
+
+def breakdown_s(program: Program, replay: Replay, rank: str | None = None) -> dict[str, float]:
+    """Seconds of the step by key of :data:`KEYS`; they sum to the makespan.
+
+    An instant at which several operations of the rank run belongs to the first of their categories in the order of KEYS;
+    an instant at which none runs is idle. `rank` defaults to the slowest.
+    """
+    chosen = slowest_rank(program, replay) if rank is None else rank
+    by_id = {operation.id: operation for operation in program.operations}
+    intervals: dict[str, list[tuple[float, float]]] = {category: [] for category in _PRIORITY}
+    for record in replay.operations:
+        operation = by_id[record.id]
+        if rank_of(operation.stream) == chosen and record.end_s > record.ready_s:
+            intervals[operation.category].append(busy_interval(operation, record))
+    return partition(intervals, replay.makespan_s)
+
+
+def partition(intervals: Mapping[str, Iterable[tuple[float, float]]], total_s: float) -> dict[str, float]:
+    """Share `total_s` among categories by priority; `intervals` holds (start, end) per category."""
+    edges: list[tuple[float, int, int]] = []
+    for rank, category in enumerate(_PRIORITY):
+        for start, end in intervals.get(category, ()):
+            if end > start:
+                edges += [(start, rank, 1), (end, rank, -1)]
+    edges.sort()
+    active = [0] * len(_PRIORITY)
+    parts: list[list[float]] = [[] for _ in _PRIORITY]
+    previous = 0.0
+    for time, rank, change in edges:
+        if time > previous:
+            owner = next((index for index, count in enumerate(active) if count), None)
+            if owner is not None:
+                parts[owner].append(time - previous)
+            previous = time
+        active[rank] += change
+    seconds = {KEYS[category]: math.fsum(parts[rank]) for rank, category in enumerate(_PRIORITY)}
+    rest = total_s - math.fsum(value for key, value in seconds.items() if key != "idle")
+    if rest < -1e-9 * max(1.0, total_s):
+        raise InternalError(f"the step of {total_s!r} s has {-rest!r} s more work than it lasts")
+    seconds["idle"] = max(0.0, rest)
+    return seconds

@@ -1,0 +1,106 @@
+"""The chain of operations that a step waits for, and the resource that owns most of its seconds.
+
+From the operation that ends last we walk back to whatever released each operation (a dependency, or the one before it on
+its stream). The seconds of each link are split among the resources that set its pace:
+
+- at its cap, an operation is paced by its own device. Kernel time is arithmetic plus memory time, so the channel of its
+  memory owns the share that the operation used of it, and the device's compute owns the rest;
+- below its cap, the channel that limited it owns all: of those it crosses, the one that was saturated longest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping
+
+from sim.records import Channel, ChannelTotal, Kind, Operation, OperationRecord, Program, Replay
+
+#: share of the critical path above which a resource is said to bind
+BINDING_SHARE = 0.3
+#: an operation that reached this share of its cap was not held back by others
+_AT_CAP = 0.98
+NONE = "none"
+OVERHEAD = "overhead"
+
+
+def critical_path(program: Program, replay: Replay) -> list[OperationRecord]:
+    """Records of the operations on the critical path, first to last. Empty for an empty replay."""
+    if not replay.operations:
+        return []
+    by_id = {operation.id: operation for operation in program.operations}
+    records = {record.id: record for record in replay.operations}
+    before = _stream_predecessors(program)
+    current = max(replay.operations, key=lambda record: (record.end_s, record.id))
+    path = [current]
+    seen = {current.id}
+    while True:
+        operation = by_id[current.id]
+        causes = [name for name in (*operation.after, before.get(current.id, "")) if name in records and name not in seen]
+        if not causes:
+            break
+        current = max((records[name] for name in causes), key=lambda record: (record.end_s, record.id))
+        seen.add(current.id)
+        path.append(current)
+    path.reverse()
+    return path
+
+
+def owners_s(program: Program, replay: Replay) -> dict[str, float]:
+    """Seconds of the critical path by the resource that owns them, largest first."""
+    by_id = {operation.id: operation for operation in program.operations}
+    channels = {channel.name: channel for channel in program.channels}
+    totals = {total.name: total for total in replay.channels}
+    devices = {stream.name: stream.device for stream in program.streams}
+    seconds: dict[str, float] = defaultdict(float)
+    for record in critical_path(program, replay):
+        operation = by_id[record.id]
+        seconds[OVERHEAD] += max(0.0, min(operation.latency_s, record.end_s - record.ready_s))
+        duration = record.end_s - record.start_s
+        if duration > 0.0:
+            device = devices.get(operation.stream, "") or operation.stream
+            for resource, share in _shares(operation, duration, channels, totals, device).items():
+                seconds[resource] += share * duration
+    return dict(sorted(seconds.items(), key=lambda item: (-item[1], item[0])))
+
+
+def bound_by(program: Program, replay: Replay) -> str:
+    """The resource that owns most seconds of the critical path; "none" when none owns more than 30 % of the step."""
+    owned = {name: value for name, value in owners_s(program, replay).items() if name != OVERHEAD}
+    if not owned or replay.makespan_s <= 0.0:
+        return NONE
+    first = next(iter(owned))
+    return first if owned[first] > BINDING_SHARE * replay.makespan_s else NONE
+
+
+def _stream_predecessors(program: Program) -> dict[str, str]:
+    streams: dict[str, list[Operation]] = defaultdict(list)
+    for operation in program.operations:
+        streams[operation.stream].append(operation)
+    before: dict[str, str] = {}
+    for operations in streams.values():
+        operations.sort(key=lambda operation: operation.sequence)
+        for first, then in itertools.pairwise(operations):
+            before[then.id] = first.id
+    return before
+
+
+def _shares(
+    operation: Operation,
+    duration_s: float,
+    channels: Mapping[str, Channel],
+    totals: Mapping[str, ChannelTotal],
+    device: str,
+) -> dict[str, float]:
+    """Resource -> share of the operation's seconds; sums to 1."""
+    rate = operation.work / duration_s
+    used = {name: rate * cost / channels[name].bandwidth_per_s for name, cost in operation.uses if cost > 0.0}
+    own = f"{device}.cores" if operation.kind == Kind.HOST_UPDATE else f"{device}.compute"
+    if rate >= _AT_CAP * operation.rate_cap or not used:
+        memory = max(used, key=lambda name: (used[name], name)) if used else ""
+        if operation.kind not in (Kind.COMPUTE, Kind.HOST_UPDATE):
+            return {memory or OVERHEAD: 1.0}
+        share = min(1.0, used.get(memory, 0.0))
+        return {memory: share, own: 1.0 - share} if memory else {own: 1.0}
+    limiting = max(used, key=lambda name: (totals[name].saturated_s if name in totals else 0.0, used[name], name))
+    return {limiting: 1.0}
