@@ -49,7 +49,7 @@ class TensorClass(StrEnum):
 #: keys of a step's breakdown, in the priority in which overlapping seconds are attributed
 Category = Literal["compute", "collective", "transfer", "cpu_optimizer", "storage", "paging", "data", "idle"]
 Dtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "nf4"]
-KernelKind = Literal["gemm", "attention", "elementwise", "logits", "embedding", "optimizer", "recorded", "other"]
+KernelKind = Literal["gemm", "gemv", "attention", "elementwise", "logits", "embedding", "optimizer", "recorded", "other"]
 CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "point_to_point"]
 Group = Literal["data", "tensor", "pipeline", "context", "expert", "shard", "replica", "world"]
 

@@ -1,0 +1,5 @@
+"""Inference: the operations of a prefill and of sampled decode tokens, for any machine."""
+
+from sim.workload.decode.generate import generate
+
+__all__ = ["generate"]

@@ -1,0 +1,109 @@
+"""`generate`: an Inference and the homes of its tensors in, a prefill and sampled decode tokens out.
+
+Decode tokens differ only by the length of their context, so three are written (first, middle, last) and the metrics
+integrate between them. A pass over the weights serves `batch_size * num_batches` sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sim.errors import Fault, InputError
+from sim.records import RankClass, Residency, Step, TensorClass
+from sim.workload.decode.lane import Lane
+from sim.workload.decode.sizes import Sizes
+from sim.workload.inference import Inference
+
+
+def generate(inference: Inference, homes: Mapping[TensorClass, str]) -> Step:
+    """Operations of one block of sequences; `homes` per tensor class: "gpu" (default), "host" or "storage".
+
+    The step's `num_tokens` are the tokens generated. Operations of a decode token carry its index (1 = the first token
+    after the prefill) as `micro_batch`; the prefill is 0. Raises InputError for a plan that cannot run.
+    """
+    _check(inference)
+    sizes = Sizes(inference)
+    lane = Lane(sizes, homes)
+    computed = inference.prompt_length - inference.reused_tokens
+    lane.token(0, "prefill", queries=float(computed), context=float(inference.prompt_length))
+    for index in sampled_tokens(inference.output_length):
+        lane.token(index, "decode", queries=1.0, context=float(inference.prompt_length + index))
+    ranks = inference.tensor_parallel
+    return Step(
+        name=f"{inference.model.name} inference",
+        operations=tuple(lane.operations),
+        rank_classes=tuple(
+            RankClass(name=name, num_ranks=ranks, first_rank=stage * ranks) for stage, name in enumerate(lane.stages)
+        ),
+        group_sizes={"tensor": ranks, "pipeline": inference.pipeline_parallel, "world": ranks * inference.pipeline_parallel},
+        resident=_resident(sizes),
+        model_flops=_model_flops(sizes),
+        num_tokens=float(sizes.sequences * inference.output_length),
+    )
+
+
+def sampled_tokens(output_length: int) -> tuple[int, ...]:
+    """Indices of the decode tokens that are simulated: first, middle and last of `output_length - 1` (none for 1)."""
+    last = output_length - 1
+    return tuple(sorted({1, (1 + last) // 2, last})) if last >= 1 else ()
+
+
+def _check(inference: Inference) -> None:
+    faults = []
+    if inference.reused_tokens >= inference.prompt_length:
+        faults.append(
+            Fault(
+                what=f"reused_tokens {inference.reused_tokens} leaves nothing of a prompt of {inference.prompt_length} tokens",
+                remedy="reuse at most prompt_length - 1 tokens",
+                path="workload.inference.reused_tokens",
+            )
+        )
+    if inference.gpu_layers is not None and inference.gpu_layers > inference.model.layers:
+        faults.append(
+            Fault(
+                what=f"gpu_layers {inference.gpu_layers} of a model with {inference.model.layers} layers",
+                remedy="leave it out to compute all layers on the GPU",
+                path="workload.inference.gpu_layers",
+            )
+        )
+    if inference.pipeline_parallel > inference.model.layers:
+        faults.append(
+            Fault(
+                what=f"pipeline_parallel {inference.pipeline_parallel} of a model with {inference.model.layers} layers",
+                remedy="use at most one stage per layer",
+                path="workload.inference.pipeline_parallel",
+            )
+        )
+    if faults:
+        raise InputError(faults)
+
+
+def _resident(sizes: Sizes) -> tuple[Residency, ...]:
+    """Static bytes per rank: its layers' weights and the KV cache at the last token."""
+    inference, shape = sizes.inference, sizes.shape
+    layers = shape.layers / inference.pipeline_parallel
+    on_cpu = 0.0 if inference.gpu_layers is None else (shape.layers - inference.gpu_layers) / shape.layers
+    weights = layers * sizes.layer_bytes + sizes.head_bytes
+    context = inference.prompt_length + inference.output_length
+    cache = layers * sizes.sequences * context * sizes.kv_bytes_per_token
+    rows = [
+        Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=weights * (1 - on_cpu)),
+        Residency(tensor_class=TensorClass.KV_CACHE, size_bytes=cache * (1 - on_cpu)),
+    ]
+    if on_cpu:
+        rows.append(Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=weights * on_cpu, tier="dram"))
+        rows.append(Residency(tensor_class=TensorClass.KV_CACHE, size_bytes=cache * on_cpu, tier="dram"))
+    return tuple(rows)
+
+
+def _model_flops(sizes: Sizes) -> float:
+    """FLOPs of the whole block: prompt and output tokens through every layer, with attention."""
+    inference, shape = sizes.inference, sizes.shape
+    ranks = inference.tensor_parallel
+    computed = inference.prompt_length - inference.reused_tokens
+    outputs = inference.output_length
+    context = inference.prompt_length
+    per_sequence = (computed + outputs) * shape.layers * sizes.layer_flops_per_token + outputs * sizes.head_flops_per_token
+    per_sequence += shape.layers * sizes.attention_flops(computed, context / 2)
+    per_sequence += shape.layers * sizes.attention_flops(outputs, context + outputs / 2)
+    return per_sequence * sizes.sequences * ranks

@@ -1,0 +1,162 @@
+"""Writes the passes of one model over its layers: prefetched weights, KV traffic, GPU and CPU layers, stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sim.records import Category, Kernel, KernelKind, Kind, StepOperation, TensorClass
+from sim.workload.decode.sizes import Sizes
+
+#: layers whose weights (or KV cache) are fetched ahead of the layer that computes: double buffering (FlexGen, section 4.1)
+_PREFETCH_LAYERS = 1
+#: above this many tokens a pass computes CPU-resident layers on the GPU, copying their weights (llama.cpp, batch > 32)
+_COPY_TO_GPU_TOKENS = 32
+_CATEGORY: dict[str, Category] = {
+    "compute": "compute", "cpu": "compute", "h2d": "transfer", "d2h": "transfer", "collective": "collective",
+    "p2p": "collective",
+}  # fmt: skip
+
+
+class Lane:
+    """Operations of all pipeline stages; `token` appends one pass (the prefill or one decode token)."""
+
+    def __init__(self, sizes: Sizes, homes: Mapping[TensorClass, str]) -> None:
+        self.sizes, self.inference = sizes, sizes.inference
+        self.weights_away = homes.get(TensorClass.WEIGHTS, "gpu") != "gpu"
+        self.cache_away = homes.get(TensorClass.KV_CACHE, "gpu") != "gpu"
+        pipeline = self.inference.pipeline_parallel
+        self.stages = [f"s{stage}" for stage in range(pipeline)] if pipeline > 1 else ["rank"]
+        gpu_layers = self.inference.gpu_layers
+        self.num_cpu_layers = 0 if gpu_layers is None else sizes.shape.layers - gpu_layers
+        self.operations: list[StepOperation] = []
+        self._next: dict[str, int] = {}
+        self._history: list[str] = []  # compute of each layer, in order, over all passes
+        self._last = ""
+
+    def token(self, index: int, phase: str, *, queries: float, context: float) -> None:
+        """One pass: `queries` tokens per sequence, attending to `context` tokens."""
+        mark = {"phase": phase, "micro_batch": index}
+        for layer in range(self.sizes.shape.layers):
+            stage = self._stage(layer)
+            if layer and self._stage(layer - 1) != stage:
+                self._hand_over(self._stage(layer - 1), stage, queries, mark)
+            self._layer(stage, layer, queries, context, mark)
+        self._head(self.stages[-1], mark)
+
+    def _stage(self, layer: int) -> str:
+        return self.stages[layer * len(self.stages) // self.sizes.shape.layers]
+
+    def _layer(self, stage: str, layer: int, queries: float, context: float, mark: Mapping[str, Any]) -> None:
+        sizes, inference = self.sizes, self.inference
+        tokens = queries * sizes.sequences
+        is_cpu = layer < self.num_cpu_layers
+        copies = is_cpu and tokens > _COPY_TO_GPU_TOKENS
+        read = sizes.layer_bytes * sizes.read_share(tokens)
+        window = self._history[:-_PREFETCH_LAYERS][-1:]
+        waits = [self._last]
+        if self.weights_away or copies:
+            source = "dram" if copies else "home:weights"
+            waits.append(
+                self._move(stage, "h2d", "fetch weights", read, source, "gpu", window, layer, mark, TensorClass.WEIGHTS)
+            )
+        fetched = self._fetched_tokens(queries, context)
+        if self.cache_away and fetched and not is_cpu:
+            size = sizes.sequences * fetched * sizes.kv_bytes_per_token
+            waits.append(
+                self._move(
+                    stage, "h2d", "fetch KV", size, "home:kv_cache", "gpu", window, layer, mark, TensorClass.KV_CACHE
+                )
+            )  # fmt: skip
+        role = "cpu" if is_cpu and not copies else "compute"
+        kernels = self._kernels(read, queries, context)
+        done = self._add(stage, role, Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer, **mark)
+        self._history.append(done)
+        self._last = done
+        if inference.tensor_parallel > 1:
+            size = 2.0 * tokens * sizes.shape.hidden
+            for half in ("attention", "feed-forward"):
+                self._last = self._add(
+                    stage, "collective", Kind.COLLECTIVE, f"all-reduce {half}", [self._last], collective="all_reduce",
+                    group="tensor", size_bytes=size, layer=layer, **mark,
+                )  # fmt: skip
+        if self.cache_away and not is_cpu:
+            size = tokens * sizes.kv_bytes_per_token
+            self._move(stage, "d2h", "store KV", size, "gpu", "home:kv_cache", [done], layer, mark, TensorClass.KV_CACHE)
+
+    def _fetched_tokens(self, queries: float, context: float) -> float:
+        """Tokens per sequence whose KV must come from its home: all earlier ones of a decode, the reused of a prefill."""
+        return context - queries
+
+    def _kernels(self, read_bytes: float, queries: float, context: float) -> tuple[Kernel, ...]:
+        """The layer as one weight-reading kernel group and one attention over the cache."""
+        sizes, sequences = self.sizes, self.sizes.sequences
+        tokens = queries * sequences
+        hidden = sizes.shape.hidden
+        causal = context - queries / 2 if queries > 1 else context
+        cache = sequences * context * sizes.kv_bytes_per_token
+        kind: KernelKind = "gemv" if queries == 1 else "gemm"
+        width = round(sizes.layer_flops_per_token / (2.0 * hidden))
+        linear = Kernel(
+            kind=kind, flops=tokens * sizes.layer_flops_per_token, read_bytes=read_bytes * self.inference.num_batches,
+            write_bytes=4.0 * tokens * hidden, m=round(tokens), n=max(1, width), k=hidden, dtype=self._dtype(), name="linear",
+        )  # fmt: skip
+        flops = sequences * sizes.attention_flops(queries, causal)
+        attention = Kernel(
+            kind="gemv" if queries == 1 else "attention", flops=flops, read_bytes=cache, write_bytes=2.0 * tokens * hidden,
+            sequence_length=round(context), m=round(tokens), name="attention",
+        )  # fmt: skip
+        return (linear, attention)
+
+    def _dtype(self) -> Any:
+        """Arithmetic follows the storage only for formats with native units; block formats are dequantised to 16 bits."""
+        return {"fp8": "fp8", "int8": "int8", "nvfp4": "fp4", "mxfp4": "fp4", "fp32": "fp32"}.get(
+            self.inference.weights, "fp16"
+        )
+
+    def _head(self, stage: str, mark: Mapping[str, Any]) -> None:
+        sizes = self.sizes
+        kernel = Kernel(
+            kind="gemv", flops=sizes.sequences * sizes.head_flops_per_token, read_bytes=sizes.head_bytes,
+            write_bytes=4.0 * sizes.sequences * sizes.shape.vocabulary, m=sizes.sequences, n=sizes.shape.vocabulary,
+            k=sizes.shape.hidden, dtype=self._dtype(), name="logits",
+        )  # fmt: skip
+        role = "cpu" if self.num_cpu_layers == sizes.shape.layers else "compute"
+        self._last = self._add(stage, role, Kind.COMPUTE, "logits", [self._last], kernels=(kernel,), **mark)
+
+    def _hand_over(self, source: str, target: str, queries: float, mark: Mapping[str, Any]) -> None:
+        """Send the hidden states to the next stage; the receiver's compute waits for the send."""
+        size = 2.0 * queries * self.sizes.sequences * self.sizes.shape.hidden
+        self._last = self._add(
+            source, "p2p", Kind.COLLECTIVE, f"send to {target}", [self._last], collective="point_to_point", group="pipeline",
+            size_bytes=size, **mark,
+        )  # fmt: skip
+
+    def _move(
+        self, stage: str, role: str, name: str, size: float, source: str, target: str, after: Iterable[str], layer: int,
+        mark: Mapping[str, Any], tensor_class: TensorClass,
+    ) -> str:  # fmt: skip
+        return self._add(
+            stage, role, Kind.TRANSFER, name, after, size_bytes=size, source=source, target=target, layer=layer,
+            tensor_class=tensor_class, **mark,
+        )  # fmt: skip
+
+    def _add(self, stage: str, role: str, kind: Kind, name: str, after: Iterable[str], **fields: Any) -> str:
+        stream = f"{stage}.{role}"
+        sequence = self._next.get(stream, 0)
+        self._next[stream] = sequence + 1
+        identity = f"{stream}.{sequence}"
+        waits = tuple(dict.fromkeys(item for item in after if item))
+        self.operations.append(
+            StepOperation(
+                id=identity,
+                kind=kind,
+                stream=stream,
+                sequence=sequence,
+                name=name,
+                after=waits,
+                category=_CATEGORY[role],
+                **fields,
+            )
+        )
+        return identity

@@ -1,0 +1,97 @@
+"""Bytes and FLOPs of inference: storage formats, KV cache, the experts that a batch touches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from sim.workload import shapes
+from sim.workload.inference import Inference
+from sim.workload.shape import ModelShape
+
+#: bytes per weight, scales included. llama.cpp block formats: ggml-common.h block structs (q4_0: 18 B per 32 weights,
+#: q8_0: 34 B per 32, q6_k: 210 B per 256); the *_k_m mixtures: llama.cpp quantize README (bits per weight of a 7B model);
+#: nf4: 4 bit + fp32 scale per 64 weights, double quantised (QLoRA, arXiv 2305.14314, section 3);
+#: mxfp4: OCP MX specification 1.0 (8-bit scale per 32); nvfp4: 8-bit scale per 16.
+WEIGHT_BYTES = {
+    "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q6_k": 210 / 256, "q5_k_m": 5.69 / 8,
+    "q4_k_m": 4.85 / 8, "q4_0": 18 / 32, "nf4": 4.127 / 8, "mxfp4": 4.25 / 8, "nvfp4": 4.5 / 8,
+}  # fmt: skip
+#: bytes per element of the KV cache
+KV_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What one layer of one tensor-parallel rank holds, reads and computes."""
+
+    inference: Inference
+
+    @property
+    def shape(self) -> ModelShape:
+        """The model."""
+        return self.inference.model
+
+    @cached_property
+    def count(self) -> shapes.ParameterCount:
+        """Exact parameter counts."""
+        return shapes.parameters(self.shape)
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of one stored weight."""
+        return WEIGHT_BYTES[self.inference.weights]
+
+    @property
+    def sequences(self) -> int:
+        """Sequences that one pass over the weights serves."""
+        return self.inference.batch_size * self.inference.num_batches
+
+    @cached_property
+    def layer_bytes(self) -> float:
+        """Stored bytes of an average layer on one tensor-parallel rank."""
+        return self.count.layers / self.shape.layers * self.weight_bytes / self.inference.tensor_parallel
+
+    @cached_property
+    def head_bytes(self) -> float:
+        """Stored bytes of the output projection that a pass reads (the embedding itself when tied)."""
+        head = self.count.head or self.shape.vocabulary * self.shape.hidden
+        return (head + self.count.final_norm) * self.weight_bytes / self.inference.tensor_parallel
+
+    def read_share(self, tokens: float) -> float:
+        """Share of a layer's bytes that `tokens` tokens read: all of a dense layer, the distinct experts of a mixture.
+
+        With k of E experts per token drawn evenly, a pass touches E * (1 - (1 - k/E)^tokens) of them in the mean.
+        """
+        shape, count = self.shape, self.count
+        if not shape.experts:
+            return 1.0
+        distinct = shape.experts * (1.0 - float((1.0 - shape.experts_per_token / shape.experts) ** tokens))
+        routed = count.expert * count.experts * count.moe_layers
+        return 1.0 - routed / count.layers * (1.0 - distinct / shape.experts)
+
+    @cached_property
+    def layer_flops_per_token(self) -> float:
+        """Matrix FLOPs of an average layer per token on one rank, experts that the token visits only."""
+        active = self.count.active - self.count.embedding - (self.count.head or 0) - self.count.final_norm
+        return 2.0 * active / self.shape.layers / self.inference.tensor_parallel
+
+    @property
+    def head_flops_per_token(self) -> float:
+        """FLOPs of the logits of one token on one rank."""
+        return 2.0 * self.shape.vocabulary * self.shape.hidden / self.inference.tensor_parallel
+
+    @cached_property
+    def kv_bytes_per_token(self) -> float:
+        """KV cache of one token in one layer on one rank (latent attention stores its compressed vector)."""
+        shape = self.shape
+        if shape.attention_type == "mla":
+            elements = float(shape.kv_lora_rank + shape.qk_rope_head_dim)
+        else:
+            heads = max(1.0, shapes.kv_heads(shape) / self.inference.tensor_parallel)
+            elements = heads * 2.0 * shapes.head_dim(shape)
+        return elements * KV_BYTES[self.inference.kv_cache]
+
+    def attention_flops(self, queries: float, context: float) -> float:
+        """Score and value FLOPs of one sequence in one layer on one rank: `queries` rows over `context` keys."""
+        return 4.0 * queries * context * shapes.query_width(self.shape) / self.inference.tensor_parallel

@@ -1,0 +1,98 @@
+"""Inference steps: sizes, order of streams, what moves where."""
+
+import pytest
+
+from sim.errors import InputError
+from sim.records import Kind, TensorClass
+from sim.workload.decode import generate
+from sim.workload.decode.generate import sampled_tokens
+from sim.workload.decode.sizes import Sizes
+from sim.workload.inference import Inference
+from sim.workload.shapes import builtin, parameters
+
+LLAMA = builtin("llama-2-7b")
+
+
+def test_weights_of_a_pass_are_the_model():
+    sizes = Sizes(Inference(model=LLAMA))
+    total = parameters(LLAMA)
+    assert LLAMA.layers * sizes.layer_bytes + sizes.head_bytes == pytest.approx(2.0 * (total.total - total.embedding))
+
+
+def test_kv_cache_of_llama_2_7b_is_half_a_mebibyte_per_token():
+    sizes = Sizes(Inference(model=LLAMA))
+    assert LLAMA.layers * sizes.kv_bytes_per_token == 512 * 1024
+
+
+@pytest.mark.parametrize(("tokens", "share"), [(1.0, 2 / 8), (1e9, 1.0)])
+def test_a_mixture_reads_its_routed_experts(tokens, share):
+    sizes = Sizes(Inference(model=builtin("mixtral-8x7b")))
+    count = sizes.count
+    routed = count.expert * count.experts * count.moe_layers / count.layers
+    assert sizes.read_share(tokens) == pytest.approx(1 - routed * (1 - share))
+
+
+def test_sampled_tokens_cover_both_ends():
+    assert sampled_tokens(1) == ()
+    assert sampled_tokens(2) == (1,)
+    assert sampled_tokens(3) == (1, 2)
+    assert sampled_tokens(129) == (1, 64, 128)
+
+
+def test_resident_weights_move_nothing():
+    step = generate(Inference(model=LLAMA), {})
+    assert {operation.kind for operation in step.operations} == {Kind.COMPUTE}
+
+
+def test_streamed_weights_are_fetched_once_per_pass_one_layer_ahead():
+    step = generate(Inference(model=LLAMA, output_length=2), {TensorClass.WEIGHTS: "host"})
+    fetches = [operation for operation in step.operations if operation.name == "fetch weights"]
+    assert len(fetches) == 2 * LLAMA.layers
+    assert fetches[0].after == ()
+    assert fetches[1].after == ()  # beside the compute of layer 0
+    assert fetches[2].after == ("rank.compute.0",)
+
+
+def test_cpu_layers_stay_on_the_cpu_in_decode_and_are_copied_for_a_long_prompt():
+    step = generate(Inference(model=LLAMA, gpu_layers=20, prompt_length=512), {})
+    decode = [operation for operation in step.operations if operation.phase == "decode" and operation.stream.endswith(".cpu")]
+    assert {operation.layer for operation in decode} == set(range(12))
+    prefill = [operation for operation in step.operations if operation.phase == "prefill"]
+    assert sum(operation.name == "fetch weights" for operation in prefill) == 12
+    assert not any(operation.stream.endswith(".cpu") for operation in prefill)
+
+
+def test_kv_elsewhere_is_fetched_and_stored():
+    step = generate(Inference(model=LLAMA, output_length=2), {TensorClass.KV_CACHE: "host"})
+    decode = [operation for operation in step.operations if operation.phase == "decode"]
+    fetched = sum(operation.size_bytes for operation in decode if operation.name == "fetch KV")
+    stored = sum(operation.size_bytes for operation in decode if operation.name == "store KV")
+    assert fetched == pytest.approx(512 * 512 * 1024)
+    assert stored == pytest.approx(512 * 1024)
+
+
+@pytest.mark.parametrize(("reused", "is_refused"), [(511, False), (512, True)])
+def test_reuse_must_leave_a_token(reused, is_refused):
+    inference = Inference(model=LLAMA, prompt_length=512, reused_tokens=reused)
+    if is_refused:
+        with pytest.raises(InputError, match="leaves nothing of a prompt of 512 tokens"):
+            generate(inference, {})
+    else:
+        assert generate(inference, {}).num_tokens == 128
+
+
+@pytest.mark.parametrize(("layers", "is_refused"), [(32, False), (33, True)])
+def test_gpu_layers_are_at_most_the_model(layers, is_refused):
+    inference = Inference(model=LLAMA, gpu_layers=layers)
+    if is_refused:
+        with pytest.raises(InputError, match="gpu_layers 33 of a model with 32 layers"):
+            generate(inference, {})
+    else:
+        generate(inference, {})
+
+
+def test_stages_hand_over_their_hidden_states():
+    step = generate(Inference(model=LLAMA, pipeline_parallel=2, output_length=1), {})
+    sends = [operation for operation in step.operations if operation.collective == "point_to_point"]
+    assert [operation.size_bytes for operation in sends] == [2.0 * 512 * LLAMA.hidden]
+    assert [rank.name for rank in step.rank_classes] == ["s0", "s1"]
