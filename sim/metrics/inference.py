@@ -1,0 +1,58 @@
+"""Inference times from a replay of a prefill and sampled decode tokens."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from sim.errors import InternalError
+from sim.records import Program, Replay, Struct
+
+
+class InferenceTimes(Struct, frozen=True, kw_only=True):
+    """What a user of a model feels. Seconds, and tokens per second over all sequences of the block."""
+
+    time_to_first_token_s: float
+    time_per_output_token_s: float  # mean over the decode tokens; 0 when only one token is generated
+    tokens_per_s: float  # generated tokens / (prefill + decode)
+    decode_tokens_per_s: float  # generated tokens of the decode / decode time; 0 when only one token is generated
+    total_s: float
+
+
+def inference_times(program: Program, replay: Replay, *, output_length: int, num_sequences: int) -> InferenceTimes:
+    """Integrate the sampled decode tokens (operations carry their index as `micro_batch`) over the whole output.
+
+    Between two sampled tokens the duration is linear in the index, as the context is. Raises InternalError when a
+    sample is missing.
+    """
+    phases = {operation.id: (operation.phase, operation.micro_batch) for operation in program.operations}
+    first_token_s, ends = 0.0, dict[int, float]()
+    for record in replay.operations:
+        phase, index = phases[record.id]
+        if phase == "prefill":
+            first_token_s = max(first_token_s, record.end_s)
+        elif phase == "decode":
+            ends[index] = max(ends.get(index, 0.0), record.end_s)
+    if output_length > 1 and (1 not in ends or output_length - 1 not in ends):
+        raise InternalError(f"decode of {output_length} tokens was sampled at {sorted(ends)} only")
+    decode_s, durations, before = 0.0, list[tuple[int, float]](), first_token_s
+    for index in sorted(ends):
+        durations.append((index, ends[index] - before))
+        before = ends[index]
+    if durations:
+        decode_s = durations[0][1] + sum(_between(first, second) for first, second in pairwise(durations))
+    total_s = first_token_s + decode_s
+    decoded = output_length - 1
+    return InferenceTimes(
+        time_to_first_token_s=first_token_s,
+        time_per_output_token_s=decode_s / decoded if decoded else 0.0,
+        tokens_per_s=num_sequences * output_length / total_s,
+        decode_tokens_per_s=num_sequences * decoded / decode_s if decoded else 0.0,
+        total_s=total_s,
+    )
+
+
+def _between(first: tuple[int, float], second: tuple[int, float]) -> float:
+    """Sum of the durations of the tokens after `first` up to and with `second`: an arithmetic series."""
+    count = second[0] - first[0]
+    step = (second[1] - first[1]) / count
+    return count * first[1] + step * count * (count + 1) / 2
