@@ -125,6 +125,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     num_elements: float = 0.0  # per rank
     bytes_per_element: float = 0.0  # host memory traffic per element, read + write
     write_share: float = 0.0
+    num_cores: float = 0.0  # cores that one rank may use; 0 = its share of the socket
     # anything: a duration that no resource explains (launch gaps, framework hooks, measured host work)
     fixed_s: float = 0.0
     dispatch_s: float = 0.0  # compute: the CPU needs this long to launch the kernels; the operation lasts at least as long

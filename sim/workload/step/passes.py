@@ -186,6 +186,7 @@ class Passes:
             after=[after],
             collective="point_to_point",
             group="pipeline",
+            target=f"s{(lane.stage + (1 if turn.direction == 'forward' else -1)) % plan.stages}",
             size_bytes=2.0 * plan.tokens * plan.shape.hidden / plan.tensor,
             phase=turn.direction,
             micro_batch=turn.micro_batch,

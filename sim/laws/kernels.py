@@ -1,0 +1,80 @@
+"""How long a kernel runs alone on a device: arithmetic plus memory plus launch, added, not maximised.
+
+GEMM        T = 2 m n k / (P e) + bytes / B + t0
+attention   T = FLOPs / (P16 ea s / (s + 500)) + t0, its bytes hidden behind its arithmetic
+memory      T = bytes / B + t0
+Units: FLOP, bytes, seconds. Sources: fits over published training runs and GEMM benchmarks (docs/model.md, Kernels).
+Not modelled: tile and wave quantisation, clocks that fall with power, caches larger than a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sim.records import Kernel
+
+#: sequence length at which fused attention reaches half its rate (tokens); fit over FlashAttention benchmark rows
+ATTENTION_HALF_LENGTH = 500.0
+#: formats tried in turn when a device has no peak for one
+_FALLBACK = {
+    "fp4": ("fp8", "fp16", "bf16", "tf32", "fp32"), "nf4": ("bf16", "fp16", "fp32"), "fp8": ("bf16", "fp16", "tf32", "fp32"),
+    "int8": ("fp8", "bf16", "fp16", "fp32"), "bf16": ("fp16", "tf32", "fp32"), "fp16": ("bf16", "tf32", "fp32"),
+    "tf32": ("fp32", "bf16", "fp16"), "fp32": ("tf32", "bf16", "fp16"),
+}  # fmt: skip
+#: achieved share of peak on large GEMMs, and of the bf16 peak by fused attention, for a part that states none: the
+#: middle of the parts that do
+_GEMM_EFFICIENCY = 0.6
+_ATTENTION_EFFICIENCY = 0.35
+
+
+def peak(part: Mapping[str, Any], dtype: str) -> tuple[str, float]:
+    """The number format that the device computes `dtype` in, and its dense peak in FLOP/s."""
+    compute = part["compute"]
+    for name in (dtype, *_FALLBACK.get(dtype, ())):
+        if compute.get(name):
+            return name, float(compute[name])
+    raise KeyError(dtype)
+
+
+def gemm_rate(part: Mapping[str, Any], dtype: str) -> float:
+    """FLOP/s of a large GEMM."""
+    name, rate = peak(part, dtype)
+    efficiency = part.get("gemm_efficiency") or {}
+    return rate * float(efficiency.get(name, _GEMM_EFFICIENCY))
+
+
+def attention_rate(part: Mapping[str, Any], variant: str, sequence_length: float) -> float:
+    """FLOP/s of fused attention over that length; the rate does not depend on the GEMM format."""
+    _, rate = peak(part, "bf16")
+    efficiency = part.get("attention_efficiency") or {}
+    share = efficiency.get(variant, efficiency.get("default", _ATTENTION_EFFICIENCY))
+    return rate * float(share) * sequence_length / (sequence_length + ATTENTION_HALF_LENGTH)
+
+
+def memory_rate(part: Mapping[str, Any]) -> float:
+    """Bytes/s that a streaming kernel moves: datasheet bandwidth times the class's efficiency."""
+    memory = part["memory"]
+    shares = part.get("kernel_bandwidth") or {}
+    efficiency = shares.get("triad") or memory.get("efficiency") or 0.88
+    return float(memory["bandwidth"]) * float(efficiency)
+
+
+def solo_time(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s: float = 0.0) -> float:
+    """Seconds that all `kernel.count` kernels take back to back on an otherwise idle device.
+
+    `part` holds the device's datasheet in SI; `bandwidth_bytes_per_s` replaces its own memory bandwidth when the
+    operands live elsewhere. A recorded kernel takes what was measured.
+    """
+    if kernel.recorded_s > 0:
+        return kernel.recorded_s * kernel.count
+    each = float(part.get("launch_latency", 0.0))
+    size = kernel.read_bytes + kernel.write_bytes
+    if kernel.kind == "attention":
+        each += kernel.flops / attention_rate(part, kernel.variant, kernel.sequence_length or 1)
+    else:
+        if kernel.flops:
+            each += kernel.flops / gemm_rate(part, kernel.dtype)
+        if size:
+            each += size / (bandwidth_bytes_per_s or memory_rate(part))
+    return each * kernel.count

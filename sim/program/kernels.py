@@ -1,0 +1,38 @@
+"""Kernels of one operation as one flow: their times added, their bytes on the device's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sim.laws.kernels import solo_time
+from sim.program.transfers import Flow
+from sim.records import INFINITY, StepOperation
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Work of a compute operation (bytes, or seconds when it moves none), its cap, and the seconds its kernels run."""
+
+    work: float
+    rate_cap: float
+    uses: tuple[tuple[str, float], ...]
+    busy_s: float
+    flops: float
+
+
+def compute(op: StepOperation, part: Mapping[str, Any], memory: Flow) -> Compute:
+    """The flow of the operation's kernels; it lasts at least as long as the CPU needs to launch them.
+
+    `memory` is the device's access to its own memory. A fully dispatch-bound operation moves its bytes slowly.
+    """
+    busy = sum(solo_time(kernel, part) for kernel in op.kernels)
+    flops = sum(kernel.flops * kernel.count for kernel in op.kernels)
+    size = sum((kernel.read_bytes + kernel.write_bytes) * kernel.count for kernel in op.kernels)
+    duration = max(busy, op.dispatch_s)
+    if duration <= 0:
+        return Compute(0.0, INFINITY, (), 0.0, flops)
+    if size <= 0:
+        return Compute(duration, 1.0, (), busy, flops)
+    return Compute(size, size / duration, memory.uses, busy, flops)

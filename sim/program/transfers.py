@@ -1,0 +1,148 @@
+"""Routes of what a rank does: copies between tiers, CPU traffic, file I/O, collectives; per byte, on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sim.placement.plan import Placement
+from sim.records import INFINITY, Kind, Step, StepOperation, TensorClass
+from sim.topology.machine import Machine, Route
+from sim.topology.route import merged
+
+Shares = tuple[tuple[str, float], ...]
+#: host traffic of AdamW per parameter and class (bytes): moments read and written, fp32 weights likewise, gradient read
+_UPDATE_TRAFFIC = {
+    TensorClass.OPTIMIZER_STATES: 16.0, TensorClass.MASTER_WEIGHTS: 8.0, TensorClass.GRADIENTS: 4.0,
+}  # fmt: skip
+#: roles that mean storage: host work on them is staged in DRAM
+_STORAGE_KINDS = frozenset({"nvme", "pmem"})
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """How one byte of an operation moves: channels it uses, what bounds it, when it starts."""
+
+    uses: tuple[tuple[str, float], ...] = ()
+    rate_cap: float = INFINITY
+    latency_s: float = 0.0
+    window_bytes: float = 0.0
+    write_share: float = 0.0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Flows between the tiers of one machine under one placement; pure, cached per device."""
+
+    machine: Machine
+    placement: Placement
+
+    def shares(self, end: str, device: str, layer: int) -> Shares:
+        """Tier names and fractions that "gpu", a role, a tier name or "home:<class>" means for this device."""
+        if end.startswith("home:"):
+            where: Mapping[str, float] = self.placement.shares(TensorClass(end.removeprefix("home:")), layer)
+        else:
+            where = {end: 1.0}
+        return tuple((self.machine.resolve(role, device), share) for role, share in where.items() if share > 0)
+
+    def copy(self, source: Shares, target: Shares, device: str, *, is_pinned: bool) -> Flow:
+        """A copy by the device's engine; interleaved ends move page by page, all tiers at once."""
+        parts = [
+            (self.machine.route(a, b, initiator=device, is_pinned=is_pinned), share_a * share_b)
+            for a, share_a in source
+            for b, share_b in target
+            if a != b
+        ]
+        return _combined(parts)
+
+    def io(self, source: Shares, target: Shares, device: str) -> Flow:
+        """Blocks between storage and memory, moved by the drive."""
+        parts = []
+        for a, share_a in source:
+            for b, share_b in target:
+                if a == b:
+                    continue
+                drive = next((tier for tier in (a, b) if self.machine.tiers[tier].kind in _STORAGE_KINDS), a)
+                initiator = self.machine.tiers[drive].device or device
+                parts.append((self.machine.route(a, b, initiator=initiator), share_a * share_b))
+        return _combined(parts)
+
+    def host(self, traffic: Mapping[str, float], device: str, write_share: float, num_cores: float) -> Flow:
+        """Loads and stores of a rank's CPU threads; `traffic` = bytes per byte of work on each tier."""
+        cpu = self.machine.host_of(device)
+        cores = max(1, round(num_cores))
+        parts = [
+            (self.machine.access(cpu, tier, write_share=write_share, num_cores=cores), share) for tier, share in traffic.items()
+        ]
+        flow = _combined(parts, write_share)
+        uses = flow.uses
+        if flow.rate_cap < INFINITY:
+            uses = merged(uses, ((cores_channel(cpu), num_cores / flow.rate_cap),))
+        return Flow(uses, flow.rate_cap, flow.latency_s, flow.window_bytes, write_share, flow.weight)
+
+    def update_traffic(self, operation: StepOperation, device: str) -> dict[str, float]:
+        """Share of a host update's bytes that goes to each tier; storage-resident classes are staged in DRAM."""
+        classes = _UPDATE_TRAFFIC if operation.tensor_class == TensorClass.OPTIMIZER_STATES else {}
+        if not classes:
+            return {self.machine.resolve("dram", device): 1.0}
+        traffic: dict[str, float] = {}
+        total = sum(classes.values())
+        for tensor_class, size in classes.items():
+            for tier, share in self.shares(f"home:{tensor_class}", device, operation.layer):
+                if self.machine.tiers[tier].kind in _STORAGE_KINDS or tier == self.machine.memory_tier(device):
+                    tier = self.machine.resolve("dram", device)
+                traffic[tier] = traffic.get(tier, 0.0) + share * size / total
+        return traffic
+
+
+def cores_channel(cpu: str) -> str:
+    """Name of the channel that a socket's cores are."""
+    return f"{cpu}.cores"
+
+
+def sm_channel(device: str) -> str:
+    """Name of the channel that a GPU's multiprocessors are."""
+    return f"{device}.sm"
+
+
+def _combined(parts: Iterable[tuple[Route, float]], write_share: float = 0.0) -> Flow:
+    """One flow whose bytes go over several routes at once, in fixed shares."""
+    listed = [(route, share) for route, share in parts if share > 0]
+    if not listed:
+        return Flow()
+    uses = merged(*(tuple((channel, cost * share) for channel, cost in route.uses) for route, share in listed))
+    cap = min(route.rate_cap_bytes_per_s / share for route, share in listed)
+    latency = max(route.latency_s for route, _ in listed)
+    window = listed[0][0].window_bytes if len(listed) == 1 else 0.0
+    return Flow(uses, cap, latency, window, write_share)
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Ranks of a step by process group, from the sizes in `Step.group_sizes` and the fixed rank order."""
+
+    sizes: Mapping[str, int]
+    num_local: int  # GPUs per node
+
+    def stride(self, group: str) -> int:
+        """Distance of neighbours in the group: tensor fastest, then context, data, pipeline slowest."""
+        tensor = self.sizes.get("tensor", 1)
+        if group == "tensor" or group == "world":
+            return 1
+        if group == "replica":
+            return tensor * self.sizes.get("shard", 1)
+        if group == "pipeline":
+            return max(1, self.sizes.get("world", 1) // self.sizes.get("pipeline", 1))
+        return tensor
+
+    def members(self, group: str, rank: int) -> tuple[int, ...]:
+        """All ranks of the group of `rank`, in order."""
+        stride, size = self.stride(group), self.sizes.get(group, 1)
+        first = rank - (rank // stride) % size * stride
+        return tuple(first + index * stride for index in range(size))
+
+
+def groups_used(step: Step) -> tuple[str, ...]:
+    """Process groups that communicate in the step, in order of appearance."""
+    return tuple(dict.fromkeys(op.group or "world" for op in step.operations if op.kind == Kind.COLLECTIVE))
