@@ -53,6 +53,7 @@ class _Lowering:
         self.has_sm = any(op.compute_share > 0 for op in step.operations)
         self.ranks = arrange(step, machine, self._footways, is_folded=is_folded)
         self._crowd = self._ranks_per_cpu()
+        self._flows.clear()  # walked before it was known how many ranks share a socket
 
     # ------------------------------------------------------------------------------------------------- what ranks cross
 
@@ -120,7 +121,13 @@ class _Lowering:
         return Flow(route.uses, route.rate_cap_bytes_per_s)
 
     def _flow(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
-        """Work in bytes and the flow of one operation of one rank."""
+        """Work in bytes and the flow of one operation of one rank; operations that ask for the same share the answer."""
+        key = (rank, self._demand(op), op.stream.rsplit(".", 1)[0], op.num_cores, *_amounts(op))
+        if key not in self._flows:
+            self._flows[key] = self._flow_of(op, rank, device)
+        return self._flows[key]
+
+    def _flow_of(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
         if op.kind == Kind.COLLECTIVE:
             return self._collective(op, rank, device)
         if op.kind == Kind.HOST_UPDATE:
@@ -345,6 +352,12 @@ class _Lowering:
             )
             for name in names
         )
+
+
+def _amounts(op: StepOperation) -> tuple[float, ...]:
+    """What an operation's flow depends on beside its route; a host update's traffic may differ by layer."""
+    layer = op.layer if op.kind == Kind.HOST_UPDATE else -1
+    return (op.size_bytes, op.num_calls, op.num_elements, op.bytes_per_element, layer)
 
 
 def _end(item: Residency) -> str:

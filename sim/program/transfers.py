@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sim.placement.plan import Placement
 from sim.records import INFINITY, Kind, Step, StepOperation, TensorClass
@@ -37,9 +37,16 @@ class Routes:
 
     machine: Machine
     placement: Placement
+    _shares: dict[tuple[str, str, int], Shares] = field(default_factory=dict, compare=False, repr=False)
 
     def shares(self, end: str, device: str, layer: int) -> Shares:
         """Tier names and fractions that "gpu", a role, a tier name or "home:<class>" means for this device."""
+        key = (end, device, layer)
+        if key not in self._shares:
+            self._shares[key] = self._shares_of(end, device, layer)
+        return self._shares[key]
+
+    def _shares_of(self, end: str, device: str, layer: int) -> Shares:
         if end.startswith("home:"):
             where: Mapping[str, float] = self.placement.shares(TensorClass(end.removeprefix("home:")), layer)
         else:
