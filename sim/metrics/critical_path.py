@@ -3,8 +3,9 @@
 From the operation that ends last we walk back to whatever released each operation (a dependency, or the one before it on
 its stream). The seconds of each link are split among the resources that set its pace:
 
-- at its cap, an operation is paced by its own device. Kernel time is arithmetic plus memory time, so the channel of its
-  memory owns the share that the operation used of it, and the device's compute owns the rest;
+- at its cap, computation is paced by its own device. Kernel time is arithmetic plus memory time, so the channel of its
+  memory owns the share that the operation used of it, and the device's cores ("gpu0.sm", "cpu0.cores") own the rest;
+- at its cap, a copy that saturates no channel is paced by the copy engine;
 - below its cap, the channel that limited it owns all: of those it crosses, the one that was saturated longest.
 """
 
@@ -95,12 +96,14 @@ def _shares(
     """Resource -> share of the operation's seconds; sums to 1."""
     rate = operation.work / duration_s
     used = {name: rate * cost / channels[name].bandwidth_per_s for name, cost in operation.uses if cost > 0.0}
-    own = f"{device}.cores" if operation.kind == Kind.HOST_UPDATE else f"{device}.compute"
-    if rate >= _AT_CAP * operation.rate_cap or not used:
-        memory = max(used, key=lambda name: (used[name], name)) if used else ""
-        if operation.kind not in (Kind.COMPUTE, Kind.HOST_UPDATE):
-            return {memory or OVERHEAD: 1.0}
-        share = min(1.0, used.get(memory, 0.0))
-        return {memory: share, own: 1.0 - share} if memory else {own: 1.0}
+    moved = {name: share for name, share in used.items() if channels[name].unit == "bytes"}
+    busiest = max(moved, key=lambda name: (moved[name], name)) if moved else ""
+    if operation.kind in (Kind.COMPUTE, Kind.HOST_UPDATE):
+        own = next((name for name in used if channels[name].unit == "cores"), f"{device}.sm")
+        if rate >= _AT_CAP * operation.rate_cap or not used:
+            share = min(1.0, moved.get(busiest, 0.0))
+            return {busiest: share, own: 1.0 - share} if busiest else {own: 1.0}
+    elif not used or (rate >= _AT_CAP * operation.rate_cap and moved.get(busiest, 0.0) < _AT_CAP):
+        return {f"{device}.copy_engine" if operation.kind == Kind.TRANSFER else busiest or OVERHEAD: 1.0}
     limiting = max(used, key=lambda name: (totals[name].saturated_s if name in totals else 0.0, used[name], name))
     return {limiting: 1.0}

@@ -1,0 +1,235 @@
+"""One run: a scenario in, a result out. Joins the rooms; knows no physics and prints nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.metrics import Summary, summarise
+from sim.metrics.claim import verdict_of
+from sim.metrics.inference import InferenceTimes, inference_times
+from sim.metrics.uncertainty import Band, band_of
+from sim.placement.plan import Placement
+from sim.records import Program, Replay, Step, TensorClass
+from sim.scenario import Job, Scenario, Trace
+from sim.topology.machine import Machine
+from sim.units import format_bytes
+from sim.workload.inference import Inference
+from sim.workload.training import Training
+
+#: tier kinds that count as storage for a workload
+_STORAGE = ("nvme",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one scenario came to.
+
+    `program` and `replay` are what the pictures are drawn from. `summary` describes the replay even when the workload
+    does not fit (`fits` false, `reason` says where): then it is what the step would be if memory were larger.
+    `offload_penalty` = step time / step time with everything in the fastest tier; `penalty_base` says whether that fits.
+    """
+
+    scenario: Scenario
+    step: Step
+    program: Program
+    replay: Replay
+    summary: Summary
+    fits: bool
+    reason: str = ""
+    offload_penalty: float = 1.0
+    penalty_base: str = ""
+    inference: InferenceTimes | None = None
+    band: Band = field(default_factory=Band)
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def point(self) -> dict[str, Any]:
+        """The point as `--json` and `summary.json` show it: stable names, SI units."""
+        summary, fits = self.summary, self.fits
+        body: dict[str, Any] = {
+            "parameters": dict(self.scenario.parameters),
+            "fits": fits,
+            "step_time_s": summary.step_time_s if fits else None,
+            "tokens_per_s": summary.tokens_per_s if fits else None,
+            "mfu": summary.mfu if fits else None,
+            "offload_penalty": self.offload_penalty if fits else None,
+            "offload_penalty_base": self.penalty_base,
+            "bound_by": summary.bound_by if fits else None,
+            "uncertainty": self.band.around(summary.step_time_s) if fits else None,
+            "breakdown_s": summary.breakdown_s if fits else None,
+            "tiers": {
+                name: {"capacity_bytes": _finite(tier.capacity_bytes), "peak_bytes": tier.peak_bytes}
+                for name, tier in summary.tiers.items()
+            },
+            "channels": {
+                name: {"bandwidth_bytes_per_s": use.bandwidth_bytes_per_s, "bytes": use.bytes, "utilisation": use.utilisation}
+                for name, use in summary.channels.items()
+            },
+        }
+        if self.inference is not None:
+            del body["mfu"], body["step_time_s"]
+            times = self.inference
+            body |= {
+                "time_to_first_token_s": times.time_to_first_token_s if fits else None,
+                "time_per_output_token_s": times.time_per_output_token_s if fits else None,
+                "tokens_per_s": times.tokens_per_s if fits else None,
+                "uncertainty": self.band.around(times.total_s) if fits else None,
+            }
+        if not fits:
+            body |= {"reason": self.reason, "step_time_if_it_fitted_s": summary.step_time_s}
+        if self.scenario.claim:
+            body["claim"] = verdict_of(self.scenario.claim, body)
+        return body
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None
+
+
+def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
+    """Simulate one scenario.
+
+    `with_penalty` also replays the same job with everything in the fastest tier, for the offload penalty. Raises
+    InputError for a scenario that no machine can run, InternalError for an impossible result.
+    """
+    scenario = dataclasses.replace(scenario, jobs=tuple(_loaded(job) for job in scenario.jobs))
+    step, program = prepare(scenario)
+    replay = _replayed(program, scenario)
+    summary = summarise(program, replay)
+    reasons = _overflows(summary)
+    times = _inference(scenario, program, replay)
+    seconds = times.total_s if times else summary.step_time_s
+    penalty, base = _penalty(scenario, seconds) if with_penalty else (1.0, "")
+    return Result(
+        scenario=scenario,
+        step=step,
+        program=program,
+        replay=replay,
+        summary=summary,
+        fits=not reasons,
+        reason="; ".join(reasons),
+        offload_penalty=penalty,
+        penalty_base=base,
+        inference=times,
+        band=band_of(scenario.job.workload),
+        assumptions=(*scenario.assumptions, *scenario.machine.assumptions, *step.notes, *program.notes),
+        warnings=scenario.machine.warnings,
+    )
+
+
+def _inference(scenario: Scenario, program: Program, replay: Replay) -> InferenceTimes | None:
+    workload = scenario.job.workload
+    if not isinstance(workload, Inference):
+        return None
+    num_sequences = workload.batch_size * workload.num_batches
+    return inference_times(program, replay, output_length=workload.output_length, num_sequences=num_sequences)
+
+
+def prepare(scenario: Scenario) -> tuple[Step, Program]:
+    """The logical step of the scenario's job and its lowering onto the machine, without replaying it."""
+    from sim.program import lower
+
+    job = _loaded(scenario.job)
+    step = step_of(job, scenario.machine)
+    return step, lower(step, scenario.machine, job.placement, is_folded=scenario.options.is_folded)
+
+
+def step_of(job: Job, machine: Machine) -> Step:
+    """The operations of the job's step, before a machine is chosen (but for where its tensors live)."""
+    from sim.workload import decode, step
+
+    workload = _loaded(job).workload
+    if isinstance(workload, Training):
+        return step.generate(workload, homes(job.placement, machine))
+    if isinstance(workload, Inference):
+        return decode.generate(workload, homes(job.placement, machine))
+    assert isinstance(workload, Step)
+    return workload
+
+
+def homes(placement: Placement, machine: Machine) -> dict[TensorClass, str]:
+    """Tensor class -> "gpu", "host" or "storage": the slowest kind of tier that holds a share of it."""
+    order = ("gpu", "host", "storage")
+    gpus = machine.gpus()
+    kinds: dict[TensorClass, str] = {}
+    for entry in placement.entries:
+        for tier in entry.shares:
+            kind = _home(machine, tier, gpus[0] if gpus else "")
+            kinds[entry.tensor_class] = max(kinds.get(entry.tensor_class, "gpu"), kind, key=order.index)
+    return kinds
+
+
+def _home(machine: Machine, tier: str, gpu: str) -> str:
+    name = machine.resolve(tier, gpu)
+    if gpu and name == machine.memory_tier(gpu):
+        return "gpu"
+    return "storage" if machine.tiers[name].kind in _STORAGE else "host"
+
+
+def _loaded(job: Job) -> Job:
+    """The job with its trace file read, if its workload is one."""
+    if not isinstance(job.workload, Trace):
+        return job
+    from sim.interchange.step_file import read_step
+
+    return dataclasses.replace(job, workload=read_step(job.workload.path))
+
+
+def _replayed(program: Program, scenario: Scenario) -> Replay:
+    from sim.engine import replay, run_checked
+
+    options = scenario.options
+    if options.verify:
+        return run_checked(program, capacity="observe", backend=options.backend)
+    return replay(program, level=options.level, backend=options.backend, capacity="observe")
+
+
+def _overflows(summary: Summary) -> list[str]:
+    """One sentence per tier whose peak exceeds its capacity."""
+    found = []
+    for name, tier in summary.tiers.items():
+        if tier.peak_bytes > tier.capacity_bytes:
+            largest = sorted(tier.by_class.items(), key=lambda item: -item[1])[:3]
+            classes = ", ".join(f"{key.replace('_', ' ')} {format_bytes(value)}" for key, value in largest)
+            found.append(
+                f"{name} needs {format_bytes(tier.peak_bytes)} of {format_bytes(tier.capacity_bytes)}, "
+                f"{format_bytes(tier.peak_bytes - tier.capacity_bytes)} too much (largest: {classes})"
+            )
+    return found
+
+
+def _penalty(scenario: Scenario, seconds: float) -> tuple[float, str]:
+    """Offload penalty of a job that takes `seconds`, and what it is measured against."""
+    twin = fastest_twin(scenario)
+    if twin is None:
+        return 1.0, "this placement is the fastest tier"
+    _step, program = prepare(twin)
+    replay = _replayed(program, dataclasses.replace(twin, options=dataclasses.replace(scenario.options, level="summary")))
+    fast = summarise(program, replay)
+    times = _inference(twin, program, replay)
+    base = "everything in the fastest tier"
+    if _overflows(fast):
+        base += ", which does not fit: unbounded capacity is assumed"
+    return seconds / (times.total_s if times else fast.step_time_s), base
+
+
+def fastest_twin(scenario: Scenario) -> Scenario | None:
+    """The scenario with every tensor in the fastest tier; None if it already is."""
+    jobs = tuple(
+        dataclasses.replace(job, placement=Placement(), workload=_without_offload(job.workload)) for job in scenario.jobs
+    )
+    return None if jobs == scenario.jobs else dataclasses.replace(scenario, jobs=jobs)
+
+
+def _without_offload(workload: Training | Inference | Step | Trace) -> Training | Inference | Step | Trace:
+    if not isinstance(workload, Training):
+        return workload
+    optimizer = dataclasses.replace(workload.optimizer, offload=False, swap_through_gpu=False, gpu_fraction=0.0)
+    return dataclasses.replace(
+        workload,
+        optimizer=optimizer,
+        checkpointing=dataclasses.replace(workload.checkpointing, offload=False),
+        offload=dataclasses.replace(workload.offload, activation_layers=None),
+    )

@@ -1,0 +1,94 @@
+"""One look for every picture: palette, fonts, saving. Figures are built without pyplot, so nothing global changes.
+
+Colours are Okabe and Ito's set (distinguishable with any colour vision), one per category everywhere.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.metrics.breakdown import KEYS
+
+#: category of an operation -> colour
+COLOURS = {
+    "compute": "#0072B2",
+    "collective": "#E69F00",
+    "transfer": "#D55E00",
+    "cpu_optimizer": "#009E73",
+    "storage": "#CC79A7",
+    "paging": "#B8A800",
+    "data": "#56B4E9",
+    "idle": "#C8C8C8",
+}
+#: key of a breakdown -> colour and label
+BREAKDOWN = {key: (COLOURS[category], key.replace("_", " ")) for category, key in KEYS.items()}
+#: lines of a plot with several series; the last one is dark for a baseline
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#B8A800", "#404040")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+GRID = "#D9D9D9"
+INK = "#222222"
+
+
+def figure(width: float = 9.0, height: float = 5.0) -> Any:
+    """An empty figure of that size in inches, with the fonts of all pictures."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mpl.rcParams["svg.hashsalt"] = "tiersim"  # the same picture gives the same file
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def titled(fig: Any, finding: str, detail: str = "") -> None:
+    """A title that states the finding, and one smaller line on what is shown."""
+    width = int(fig.get_figwidth() * 10.2)
+    fig.suptitle(textwrap.fill(finding, width), x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+    if detail:
+        fig.axes[0].set_title(textwrap.fill(detail, int(width * 1.25)), loc="left", fontsize=9, color="#555555")
+
+
+def plain(axes: Any, *, grid: str = "x") -> None:
+    """Light grid behind the data, no box around it."""
+    axes.set_axisbelow(True)
+    if grid:
+        axes.grid(axis=grid, color=GRID, linewidth=0.7)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(labelsize=9, colors=INK)
+
+
+def legend_below(fig: Any, handles: Sequence[Any], labels: Sequence[str], *, num_columns: int = 4) -> None:
+    """The legend under the axes, never over data."""
+    if handles:
+        fig.legend(handles, labels, loc="outside lower left", ncols=min(num_columns, len(labels)), frameon=False, fontsize=9)
+
+
+def patches(keys: Sequence[tuple[str, str]]) -> list[Any]:
+    """Legend handles: a filled box per (colour, label)."""
+    from matplotlib.patches import Patch
+
+    return [Patch(facecolor=colour, label=label) for colour, label in keys]
+
+
+def save(fig: Any, path: Path) -> Path:
+    """Write the picture as PNG, atomically and without a date, so that equal runs give equal files."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    scratch = path.with_name(f".{path.name}")
+    FigureCanvasAgg(fig)
+    try:
+        fig.savefig(scratch, format="png", dpi=150, metadata={"Software": "tiersim"})
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return path
+
+
+def seconds_axis(total_s: float) -> tuple[float, str]:
+    """Factor and unit in which an axis of `total_s` seconds reads well."""
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
+        if total_s * factor >= 1.0:
+            return factor, unit
+    return 1e9, "ns"
