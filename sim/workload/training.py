@@ -93,6 +93,9 @@ class Offload:
     pin_memory: Annotated[bool | None, Doc("page-locked host buffers")] = None
     overlap_gradients: Annotated[bool | None, Doc("gradient copies to the host run beside the backward pass")] = None
     overlap_update: Annotated[bool | None, Doc("sub-groups of the CPU update overlap their own copies")] = None
+    round_pinned: Annotated[bool | None, Doc("page-locked buffers take the next power of two, as PyTorch's allocator does")] = (
+        None
+    )
     sub_group_elements: Annotated[int | None, Gt(0), Doc("elements per optimizer sub-group")] = None
     bucket_elements: Annotated[int | None, Gt(0), Doc("elements per gradient bucket")] = None
     prefetch_elements: Annotated[int | None, Ge(0), Doc("ZeRO-3: parameters gathered ahead, in elements")] = None
@@ -105,6 +108,20 @@ class Offload:
     ] = None
     cores_bound: Annotated[bool | None, Doc("ranks are bound to their own cores and NUMA node")] = None
     cores_per_rank: Annotated[int | None, Gt(0), Doc("CPU cores that each rank may use")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How the weights reach the ranks before training. None = as the framework does."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    ranks: Annotated[
+        Literal["all", "first", "sharded"] | None,
+        Doc("ranks that build a full copy in host memory: all, one per host, or none (each reads its part)"),
+    ] = None
+    dtype: Annotated[
+        Literal["fp32", "fp16", "bf16", "fp8", "int8", "nf4", "mxfp4"] | None, Doc("type of that copy; default as published")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +185,7 @@ class Training:
     adapter: Adapter = field(default_factory=Adapter)
     offload: Offload = field(default_factory=Offload)
     data: Annotated[DataPipeline | None, Doc("input pipeline; default: text, never starved")] = None
+    load: Load = field(default_factory=Load)
     save: SaveCheckpoint = field(default_factory=SaveCheckpoint)
     dataset: Annotated[Dataset | None, Doc("turns step time into hours")] = None
     trainable_layers: Annotated[int | None, Ge(1), Doc("train only the last N layers; default all")] = None

@@ -1,0 +1,78 @@
+"""Footprints: bytes of every tensor class in every tier at every moment of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sim.records import TensorClass
+from sim.workload.footprint.activations import LayerActivations, checkpoint_plan, layer_activations, logits_bytes, tokens
+from sim.workload.footprint.behaviour import Behaviour, behaviour
+from sim.workload.footprint.buffers import gpu_buffers
+from sim.workload.footprint.counts import RankParameters, rank_parameters, stage_layers
+from sim.workload.footprint.homes import Shares, effective_homes
+from sim.workload.footprint.host import HostTerms, pinned_bytes
+from sim.workload.footprint.ledger import MOMENTS, Footprint, Peak, Term
+from sim.workload.footprint.residency import gpu_activations, stage_activations
+from sim.workload.footprint.states import StateBytes, gpu_states, state_bytes
+from sim.workload.inference import Inference
+from sim.workload.training import Training
+
+__all__ = [
+    "MOMENTS", "Behaviour", "Footprint", "LayerActivations", "Peak", "RankParameters", "StateBytes", "Term", "behaviour",
+    "checkpoint_plan", "effective_homes", "footprint", "layer_activations", "logits_bytes", "pinned_bytes", "rank_parameters",
+    "stage_activations", "stage_layers", "state_bytes", "tokens",
+]  # fmt: skip
+
+#: driver context and libraries on the GPU, bytes: measured 0.3-1 GB over generations; communicators when there are peers
+CONTEXT_BYTES = 0.5e9
+COMMUNICATOR_BYTES = 0.4e9
+#: share of allocated bytes that the caching allocator holds besides them near capacity (rounding, split blocks); assumed
+FRAGMENTATION = 0.03
+
+
+def footprint(
+    workload: Training | Inference,
+    homes: Mapping[TensorClass, Mapping[str, float]] | None = None,
+    *,
+    ranks_per_host: int | None = None,
+) -> Footprint:
+    """Bytes per tier, tensor class and moment.
+
+    `homes` gives the share of each tensor class per tier role or name (default: all on the GPU); `ranks_per_host` is
+    how many ranks share one host (default: all, at most 8). GPU terms are those of the pipeline stage that needs most.
+    """
+    if isinstance(workload, Inference):
+        from sim.workload.footprint.inference import inference_footprint
+
+        return inference_footprint(workload, homes or {}, ranks_per_host=ranks_per_host)
+    placed = effective_homes(workload, homes or {})
+    world = world_size(workload)
+    per_host = min(ranks_per_host or min(world, 8), world)
+    last = workload.parallelism.pipeline - 1
+    candidates = [_of_stage(workload, placed, stage, per_host) for stage in sorted({0, last})]
+    return max(candidates, key=lambda found: found.peak("gpu").size_bytes)
+
+
+def world_size(training: Training) -> int:
+    """All ranks of the job."""
+    parallelism = training.parallelism
+    return parallelism.data * parallelism.tensor * parallelism.pipeline * parallelism.context
+
+
+def _of_stage(training: Training, homes: Mapping[TensorClass, Shares], stage: int, ranks_per_host: int) -> Footprint:
+    how, rank = behaviour(training), rank_parameters(training, stage)
+    sizes = state_bytes(training, rank, how)
+    terms = (
+        *gpu_states(training, rank, how, homes),
+        *gpu_buffers(training, rank, how, sizes, homes),
+        *gpu_activations(training, how, homes, stage),
+        *HostTerms(training, rank, how, sizes, homes, stage),
+    )
+    return Footprint(
+        terms=tuple(term for term in terms if term.size_bytes > 0),
+        ranks_per_host=ranks_per_host,
+        stage=stage,
+        context_bytes=CONTEXT_BYTES + (COMMUNICATOR_BYTES if world_size(training) > 1 else 0.0),
+        fragmentation=FRAGMENTATION,
+        notes=(f"memory behaviour: {how.name} ({how.source})",),
+    )

@@ -1,0 +1,140 @@
+"""Bytes that one transformer layer keeps for its backward pass, and what it needs while it runs.
+
+The single source of these sizes: the step generator allocates and frees them, the closed form adds them up.
+Counting follows Korthikanti et al. 2022 (arXiv 2205.05198), generalised to grouped queries, gated feed-forward layers,
+latent attention and mixture-of-experts; bytes per token of one layer, 16-bit elements:
+
+    norms in       2 h each                 q, k, v        2 (q + k + v)
+    norms out      2 h each (GEMM inputs)   rotary copies  2 (q + k), eager only
+    attention out  2 o                      feed-forward   GELU 4 f, SwiGLU 8 f eager or 6 f fused
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sim.workload.footprint.behaviour import Behaviour, behaviour
+from sim.workload.footprint.counts import adapter_targets, head_widths
+from sim.workload.training import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerActivations:
+    """Bytes of one layer, one micro-batch, one rank.
+
+    saved: kept from forward to backward when nothing is recomputed; core: the part of it that selective recomputation
+    drops (the attention scores); checkpoint: kept instead when the layer is recomputed; live: extra while the layer
+    itself runs forward or backward.
+    """
+
+    saved: float
+    core: float
+    checkpoint: float
+    live: float
+
+
+def tokens(training: Training) -> float:
+    """Tokens of one micro-batch on one rank (a context-parallel rank holds its part of the sequence)."""
+    return training.batch_size * training.sequence_length / training.parallelism.context
+
+
+def element_bytes(training: Training) -> float:
+    """Bytes of one activation element."""
+    return 4.0 if training.precision == "fp32" else 2.0
+
+
+@lru_cache(maxsize=1024)
+def layer_activations(training: Training, is_moe: bool = False) -> LayerActivations:
+    """Activation bytes of one dense or mixture-of-experts layer of the job, per rank and micro-batch."""
+    how = behaviour(training)
+    t, tensor = tokens(training), training.parallelism.tensor
+    sequence_split = tensor if training.parallelism.sequence_parallel else 1
+    e = element_bytes(training)
+    whole, split = _per_token(training, how, is_moe)
+    saved = t * e * (whole / sequence_split + split / tensor)
+    saved += _masks(training, t, sequence_split)
+    core, score_live = _scores(training, how)
+    return LayerActivations(
+        saved=saved + core,
+        core=core,
+        checkpoint=t * training.model.hidden * e / sequence_split,
+        live=score_live + t * e * 2 * training.model.hidden / sequence_split,
+    )
+
+
+def _per_token(training: Training, how: Behaviour, is_moe: bool) -> tuple[float, float]:
+    """Elements kept per token: (held whole by each tensor rank unless sequence-parallel, split over tensor ranks)."""
+    shape = training.model
+    h = shape.hidden
+    q, k, v, o = head_widths(shape)
+    is_trained, needed = training.adapter.type == "none", adapter_targets(training)
+    has_attention_input = is_trained or bool(needed & {"q", "k", "v"})
+    has_mlp_input = is_trained or bool(needed & {"gate", "up"})
+    norms = shape.norms_per_layer * (h + h * how.norm_copy_bytes / 2 * (not training.compile))
+    whole = norms + h * has_attention_input + h * has_mlp_input
+    split = float(q + k + v + o)
+    if shape.position == "rope" and not training.compile:
+        split += q + k
+    if training.compile:
+        whole -= h * (has_attention_input + has_mlp_input) / 2
+    inner = _inner(training, is_trained or "down" in needed)
+    if not is_moe:
+        return whole, split + inner * shape.ffn
+    visited = shape.experts_per_token
+    routed = visited * (inner * shape.expert_ffn / training_split(training) + 2 * h)
+    return whole + routed, split + inner * shape.shared_expert_ffn
+
+
+def training_split(training: Training) -> float:
+    """Tensor ranks that split one expert (1 when the expert group itself spans the tensor ranks)."""
+    parallelism = training.parallelism
+    return 1.0 if parallelism.expert > parallelism.data * parallelism.context else float(parallelism.tensor)
+
+
+def _inner(training: Training, has_down_input: bool) -> float:
+    """Elements per token and feed-forward width: pre-activations and the input of the last matrix."""
+    if training.model.mlp == "gelu":
+        return 1.0 + has_down_input
+    kept = 2.0 if training.compile else 3.0
+    return kept + has_down_input
+
+
+def _masks(training: Training, t: float, sequence_split: int) -> float:
+    """Dropout masks after attention and after the feed-forward layer, one byte each."""
+    return 2 * t * training.model.hidden / sequence_split if training.dropout else 0.0
+
+
+def _scores(training: Training, how: Behaviour) -> tuple[float, float]:
+    """Bytes of materialised attention scores: kept for backward, and needed while the layer runs."""
+    shape = training.model
+    if training.attention == "flash":  # log-sum-exp per head and token, fp32
+        return 4.0 * shape.heads * tokens(training) / training.parallelism.tensor, 0.0
+    scale = element_bytes(training) / 2
+    num = shape.heads * tokens(training) * training.sequence_length / training.parallelism.tensor
+    saved = how.score_saved_bytes * scale + (1.0 + 2.0 * scale if training.dropout else 0.0)
+    return saved * num, max(0.0, how.score_live_bytes - how.score_saved_bytes) * scale * num
+
+
+def checkpoint_plan(training: Training, num_layers: int) -> tuple[int, int]:
+    """(layers of a stage that are recomputed, layers of one recomputed block)."""
+    plan = training.checkpointing
+    if not plan.active or plan.mode == "selective":
+        return 0, 0
+    recomputed = num_layers if plan.layers is None else min(plan.layers, num_layers)
+    return recomputed, min(plan.interval, recomputed) if recomputed else 0
+
+
+def logits_bytes(training: Training) -> float:
+    """Peak bytes of logits and loss of one micro-batch on a rank of the last stage.
+
+    full: 2 B logits, 4 B upcast, softmax and its gradient; fused: in place; chunked: the logits and one chunk at a time;
+    fused_linear: never materialised. Tensor ranks split the vocabulary.
+    """
+    how = behaviour(training)
+    e = element_bytes(training)
+    num = tokens(training) * training.model.vocabulary / training.parallelism.tensor
+    per_logit = {
+        "full": how.logit_bytes, "fused": 2 * e, "chunked": e + 10.0 / training.loss_chunks, "fused_linear": 0.0,
+    }[training.loss]  # fmt: skip
+    return num * per_logit

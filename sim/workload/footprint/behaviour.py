@@ -1,0 +1,142 @@
+"""How frameworks use memory: what they keep, in which type, which buffers they allocate. One row per framework.
+
+These are switches of the software, each with its source; a scenario may override the ones that are options of the
+framework (`workload.training.offload`), never the constants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sim.units import GIB
+from sim.workload.training import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """Memory behaviour of one framework. Sizes in bytes or elements as named.
+
+    scheme: "mixed" = 16-bit weights beside fp32 master weights; "autocast" = fp32 weights, 16-bit copies while in use;
+    "pure" = everything in the training precision, no master weights.
+    """
+
+    name: str
+    source: str
+    scheme: Literal["mixed", "autocast", "pure"] = "mixed"
+    gradient_bytes: float = 2.0  # of one gradient as accumulated (mixed)
+    has_gradient_buffers: bool = False  # gradient storage exists from init on, not from the backward pass
+    has_lazy_states: bool = True  # optimizer states appear at the first update
+    # buffers
+    bucket_elements: float = 0.0  # reduce bucket, allocated from init on
+    num_buckets: int = 1
+    reduce_copy_bytes: float = 2.0  # per bucket element, while a bucket is reduced
+    gather_elements: float = 0.0  # ZeRO 1/2: bucket of the weight all-gather after the update
+    prefetch_elements: float = 0.0  # ZeRO-3: gathered ahead
+    max_live_elements: float | None = None  # ZeRO-3: kept gathered; None = two layers (FSDP)
+    persistence_elements: float = 0.0  # ZeRO-3: smaller parameters stay gathered
+    update_copy_bytes: float = 0.0  # per locally updated parameter, during a GPU update (fp32 copy of gradients)
+    is_foreach: bool = False  # the GPU optimizer makes one parameter-sized temporary unless fused
+    # activations
+    norm_copy_bytes: float = 0.0  # per token, hidden element and norm: fp32 copies kept by eager norms
+    score_saved_bytes: float = 2.0  # per attention score kept for backward (eager attention, no dropout)
+    score_live_bytes: float = 4.0  # per attention score while one layer computes
+    logit_bytes: float = 12.0  # per logit at the loss (full, eager)
+    keeps_logits: bool = False  # logits outlive the loss: still there when the last layer's backward runs
+    # host
+    host_rank_bytes: float = 3.5 * GIB  # interpreter, CUDA runtime, libraries: resident per rank
+    host_base_bytes: float = 2.0 * GIB  # operating system and services
+    host_master_extra_bytes: float = 0.0  # per parameter kept besides, in some versions
+    rounds_pinned: bool = True  # page-locked buffers take the next power of two
+    load: Literal["all", "first", "sharded"] = "all"  # ranks that build a full copy of the weights on the host
+
+
+_PYTORCH = Behaviour(
+    name="pytorch",
+    source="PyTorch 2: optimizers in torch/optim/adamw.py (states created lazily, foreach default on CUDA)",
+    is_foreach=True,
+    load="all",
+)
+_DEEPSPEED = Behaviour(
+    name="deepspeed-zero",
+    source="DeepSpeed zero/stage3.py, stage_1_and_2.py, docs/config-json (defaults in elements); constants checked on "
+    "the Deep Optimizer States logs (arXiv 2410.21316)",
+    has_gradient_buffers=True,
+    has_lazy_states=False,
+    bucket_elements=5e8,
+    reduce_copy_bytes=2.0,
+    gather_elements=5e8,
+    prefetch_elements=5e7,
+    max_live_elements=1e9,
+    persistence_elements=1e5,
+    update_copy_bytes=4.0,
+    load="all",
+)
+_MEGATRON = Behaviour(
+    name="megatron",
+    source="Megatron-LM / Megatron-Core distributed optimizer: bf16 weights, fp32 main gradients, fp32 master and moments",
+    gradient_bytes=4.0,
+    has_gradient_buffers=True,
+    logit_bytes=10.0,
+    load="sharded",
+)
+_FSDP = Behaviour(
+    name="fsdp",
+    source="PyTorch FSDP: fp32 sharded parameters, 16-bit gathered ones, fp32 sharded gradients",
+    scheme="autocast",
+    load="first",
+)
+_TORCHTUNE = Behaviour(
+    name="torchtune",
+    source="torchtune recipes: weights, gradients and Adam moments in bf16; RMSNorm computes in fp32",
+    scheme="pure",
+    norm_copy_bytes=4.0,
+    load="first",
+)
+_HF_TRAINER = Behaviour(
+    name="hf-trainer",
+    source="transformers Trainer and PEFT; RMSNorm in fp32; logits cast to fp32 and shifted before the loss",
+    scheme="autocast",
+    is_foreach=True,
+    norm_copy_bytes=4.0,
+    score_saved_bytes=6.0,
+    score_live_bytes=12.0,
+    logit_bytes=14.0,
+    load="all",
+)
+
+#: framework name -> behaviour
+BEHAVIOURS: dict[str, Behaviour] = {
+    row.name: row
+    for row in (
+        _PYTORCH,
+        _DEEPSPEED,
+        _MEGATRON,
+        _FSDP,
+        _TORCHTUNE,
+        _HF_TRAINER,
+        replace(_FSDP, name="torchtitan", load="sharded"),
+        replace(_FSDP, name="llm-foundry"),
+        replace(_MEGATRON, name="nemo"),
+        replace(_MEGATRON, name="megatron-bridge"),
+        replace(_DEEPSPEED, name="megatron-deepspeed", logit_bytes=10.0, keeps_logits=True),
+        replace(_PYTORCH, name="ddp"),
+    )
+}
+
+
+def behaviour(training: Training) -> Behaviour:
+    """The behaviour of the job's framework; for `auto` (and names without a row) the one that its plan implies."""
+    name = training.framework
+    if name in BEHAVIOURS:
+        return BEHAVIOURS[name]
+    parallelism = training.parallelism
+    if name.startswith("deepspeed") or training.optimizer.offload:
+        return _DEEPSPEED
+    if name.startswith("megatron") or parallelism.tensor > 1 or parallelism.pipeline > 1:
+        return _MEGATRON
+    if parallelism.zero_stage == 3:
+        return replace(_FSDP, scheme="mixed")
+    if parallelism.zero_stage:
+        return _DEEPSPEED
+    return _PYTORCH

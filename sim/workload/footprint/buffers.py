@@ -1,0 +1,108 @@
+"""GPU buffers of the framework: gathered weights, gradient buckets, copies, optimizer temporaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sim.records import TensorClass
+from sim.workload.footprint.behaviour import Behaviour
+from sim.workload.footprint.counts import RankParameters
+from sim.workload.footprint.homes import Homes, gpu_share
+from sim.workload.footprint.ledger import FROM_INIT, Term
+from sim.workload.footprint.states import StateBytes
+from sim.workload.training import Training
+
+_PASSES = ("forward", "loss", "backward", "backward_end")
+_BACKWARD = ("backward", "backward_end")
+
+
+def gpu_buffers(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
+    """Everything on the GPU that is neither state nor activation."""
+    yield from _live_weights(training, rank, how, homes)
+    yield from _gradient_buffers(training, rank, how, sizes, homes)
+    yield from _update_buffers(training, rank, how, sizes, homes)
+
+
+def _is_gathered(training: Training, rank: RankParameters, homes: Homes) -> bool:
+    is_sharded = training.parallelism.zero_stage == 3 and rank.num_shards > 1
+    return is_sharded or gpu_share(homes[TensorClass.WEIGHTS]) < 1
+
+
+def _live_weights(training: Training, rank: RankParameters, how: Behaviour, homes: Homes) -> Iterator[Term]:
+    """Weights in the type they compute in, gathered or copied from their home, or cast (autocast)."""
+    each = 4.0 if training.precision == "fp32" else 2.0
+    if _is_gathered(training, rank, homes):
+        limit = training.offload.max_live_elements or how.max_live_elements
+        number = 2 * rank.layer + rank.head if limit is None else max(limit, rank.layer + rank.head)
+        number = min(number, rank.total)
+        yield _buffer("gathered weights", TensorClass.WEIGHTS, each, number, _PASSES)
+        prefetch = training.offload.prefetch_elements
+        ahead = min(how.prefetch_elements if prefetch is None else prefetch, rank.total)
+        yield _buffer("prefetched weights", TensorClass.WEIGHTS, each, ahead, _PASSES)
+    elif how.scheme == "autocast" and training.precision != "fp32" and training.adapter.type == "none":
+        yield _buffer("16-bit copies of weights", TensorClass.WEIGHTS, 2.0, rank.total, _PASSES)
+    if training.adapter.type == "qlora":
+        yield _buffer("dequantised layer matrix", TensorClass.BUFFERS, 2.0, rank.largest, _PASSES)
+    if training.precision in ("fp8", "mxfp8", "nvfp4") and how.name.startswith(("megatron", "nemo")):
+        yield _buffer("8-bit weights and transposes", TensorClass.WEIGHTS, 2.0, rank.total, _PASSES)
+
+
+def _gradient_buffers(
+    training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes
+) -> Iterator[Term]:
+    """Buckets, copies while one is reduced or leaves for the host, and gradients that were not reduced yet."""
+    if not rank.trained:
+        return
+    stage = training.parallelism.zero_stage
+    is_away = gpu_share(homes[TensorClass.GRADIENTS]) < 1
+    is_moved = is_away or stage >= 2
+    if how.bucket_elements and (stage >= 1 or is_away):
+        bucket = min(training.offload.bucket_elements or how.bucket_elements, rank.trained)
+        buckets = how.num_buckets if stage == 3 else max(how.num_buckets, 2 if stage == 2 else 1)
+        yield _buffer("gradient bucket", TensorClass.BUFFERS, 2.0 * buckets, bucket, FROM_INIT)
+        copy = how.reduce_copy_bytes + (2.0 if is_away else 0.0)
+        yield _buffer("copies of a bucket being reduced", TensorClass.BUFFERS, copy, bucket, _BACKWARD)
+        yield _buffer("gradients of one layer", TensorClass.GRADIENTS, 2.0, min(rank.layer, rank.trained), _BACKWARD)
+        yield _buffer("gradient of the output embedding", TensorClass.GRADIENTS, 2.0, min(rank.head, rank.trained), ("loss",))
+    elif is_moved and training.adapter.type == "none":
+        each = 4.0 if training.precision == "fp32" else 2.0
+        yield _buffer(
+            "gradients before their reduction", TensorClass.GRADIENTS, 2 * each + sizes.gradient, rank.layer, _BACKWARD
+        )
+        yield _buffer("gradient of the output embedding", TensorClass.GRADIENTS, each, rank.head, ("loss",))
+    elif how.has_gradient_buffers:  # a layer's 16-bit gradients before they are added to the buffers
+        yield _buffer("gradients of one layer", TensorClass.GRADIENTS, 2.0, rank.layer, _BACKWARD)
+
+
+def _update_buffers(
+    training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes
+) -> Iterator[Term]:
+    """Temporaries of the optimizer, and staging where the GPU updates states that live elsewhere."""
+    sub_group = training.offload.sub_group_elements or 1e9
+    share = gpu_share(homes[TensorClass.OPTIMIZER_STATES])
+    here = sizes.updated * share
+    when = ("update", "first_step")
+    if how.update_copy_bytes and share and training.precision != "fp32":
+        number = min(here, sub_group) if training.parallelism.zero_stage == 3 else here
+        yield _buffer("fp32 gradients of the update", TensorClass.BUFFERS, how.update_copy_bytes, number, when)
+    is_foreach = training.optimizer.implementation == "foreach" or (
+        training.optimizer.implementation == "auto"
+        and how.is_foreach
+        and training.optimizer.type in ("adamw", "adam", "sgd_momentum")
+    )
+    if is_foreach and share:
+        each = sizes.master or sizes.weight
+        yield _buffer("temporaries of the multi-tensor update", TensorClass.BUFFERS, each, here, when)
+    if training.parallelism.zero_stage in (1, 2) and how.gather_elements and rank.num_shards > 1:
+        number = min(how.gather_elements, rank.trained)
+        yield _buffer("bucket of the weight all-gather", TensorClass.BUFFERS, 2.0, number, ("update",))
+    if share < 1 and (training.optimizer.gpu_fraction or training.optimizer.swap_through_gpu):
+        number = min(sub_group, sizes.updated)
+        yield _buffer("staging of sub-groups updated on the GPU", TensorClass.BUFFERS, 16.0, number, FROM_INIT)
+
+
+def _buffer(name: str, kind: TensorClass, each: float, number: float, when: tuple[str, ...]) -> Term:
+    return Term(
+        name=name, tensor_class=kind, tier="gpu", size_bytes=each * number, moments=when,
+        formula=f"{each:.3g} B x {number:.4g} elements",
+    )  # fmt: skip

@@ -1,0 +1,184 @@
+"""Parameters on one rank: what its pipeline stage, tensor and expert group leave it, before ZeRO shards them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sim.workload.shape import ModelShape
+from sim.workload.shapes import head_dim, key_width, num_moe_layers, output_width, parameters, query_width, value_width
+from sim.workload.training import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankParameters:
+    """Parameters of one rank (counts). `dense` is replicated over all data-parallel ranks, `routed` over fewer.
+
+    `largest_layer` is the largest transformer block, `head` the output embedding (also when tied), `largest` the largest
+    single matrix. `frozen` of them receive no gradient; `adapter` are the trained adapters, on top.
+    """
+
+    dense: float
+    routed: float
+    layers: int
+    layer: float
+    head: float
+    embedding: float
+    largest: float
+    num_shards: int
+    num_routed_shards: int
+    trained_dense: float
+    trained_routed: float
+    adapter: float
+    quantised: float  # of dense + routed: kept in the adapter base's quantised type
+
+    @property
+    def total(self) -> float:
+        """All base parameters of the rank."""
+        return self.dense + self.routed
+
+    @property
+    def trained(self) -> float:
+        """Parameters that receive gradients."""
+        return self.trained_dense + self.trained_routed + self.adapter
+
+    def sharded(self, dense: float, routed: float) -> float:
+        """Those parameters split over the ranks that replicate them."""
+        return dense / self.num_shards + routed / self.num_routed_shards
+
+
+def stage_layers(training: Training, stage: int) -> list[int]:
+    """Layers of a pipeline stage, in Megatron's interleaved order; the first chunks take the remainder."""
+    parallelism = training.parallelism
+    parts = parallelism.pipeline * parallelism.interleave
+    base, extra = divmod(training.model.layers, parts)
+    found: list[int] = []
+    for chunk in range(parallelism.interleave):
+        index = chunk * parallelism.pipeline + stage
+        start = index * base + min(index, extra)
+        found.extend(range(start, start + base + (1 if index < extra else 0)))
+    return found
+
+
+def num_shards(training: Training) -> int:
+    """Ranks over which ZeRO shards dense parameters."""
+    everyone = training.parallelism.data * training.parallelism.context
+    return min(training.parallelism.shard_group or everyone, everyone)
+
+
+def is_moe_layer(shape: ModelShape, layer: int) -> bool:
+    """Whether the layer is a mixture of experts; dense layers come first, as in DeepSeek."""
+    return layer >= shape.layers - num_moe_layers(shape)
+
+
+@lru_cache(maxsize=512)
+def rank_parameters(training: Training, stage: int) -> RankParameters:
+    """Parameters of one rank of a pipeline stage, embedding on the first and head on the last."""
+    shape, parallelism = training.model, training.parallelism
+    count = parameters(shape)
+    layers = stage_layers(training, stage)
+    num_moe = sum(is_moe_layer(shape, layer) for layer in layers)
+    num_dense = len(layers) - num_moe
+    tensor, expert = parallelism.tensor, parallelism.expert
+    is_wide = expert > parallelism.data * parallelism.context  # the expert group spans tensor ranks
+    expert_split = expert if is_wide else expert * tensor
+    moe_rest = count.moe_layer - count.experts * count.expert
+    body = num_dense * count.dense_layer + num_moe * moe_rest
+    head = shape.vocabulary * shape.hidden / tensor
+    embedding = count.embedding / tensor if stage == 0 else 0.0
+    is_last = stage == parallelism.pipeline - 1
+    tail = (count.head / tensor + count.final_norm) if is_last else 0.0
+    if is_last and shape.tied_embeddings and stage > 0:
+        tail += head  # the last stage keeps its own copy of the tied embedding
+    dense = body / tensor + embedding + tail
+    routed = num_moe * count.experts * count.expert / expert_split
+    everyone = parallelism.data * parallelism.context
+    replicas = max(1, everyone * tensor // expert if is_wide else everyone // expert)
+    shards = num_shards(training)
+    share = _trained_share(training, len(layers))
+    adapter = _adapter(training, len(layers)) / tensor
+    linear = body - len(layers) * count.norm - num_moe * count.router
+    has_adapter = training.adapter.type != "none"
+    layer = max(count.dense_layer if num_dense else 0.0, moe_rest + count.experts * count.expert / expert if num_moe else 0.0)
+    return RankParameters(
+        dense=dense,
+        routed=routed,
+        layers=len(layers),
+        layer=layer / tensor,
+        head=head if is_last else 0.0,
+        embedding=embedding,
+        largest=_largest(shape) / tensor,
+        num_shards=shards,
+        num_routed_shards=max(1, min(replicas, shards)),
+        trained_dense=0.0 if has_adapter else dense * share if share < 1 else dense,
+        trained_routed=0.0 if has_adapter else routed * share,
+        adapter=adapter,
+        quantised=(linear / tensor + routed) if has_adapter and training.adapter.base != "bf16" else 0.0,
+    )
+
+
+def _trained_share(training: Training, layers: int) -> float:
+    if training.trainable_layers is None:
+        return 1.0
+    count = parameters(training.model)
+    trained = min(training.trainable_layers, layers) * count.layer
+    return min(1.0, trained / count.total)
+
+
+def _largest(shape: ModelShape) -> float:
+    """Elements of the largest single matrix."""
+    width = max(shape.ffn if num_moe_layers(shape) < shape.layers else 0, shape.expert_ffn, query_width(shape))
+    return float(max(width * shape.hidden, shape.vocabulary * shape.hidden))
+
+
+def adapter_targets(training: Training) -> frozenset[str]:
+    """Matrices with an adapter, by short name (q k v o gate up down)."""
+    attention = ("q", "k", "v", "o")
+    feed_forward = ("gate", "up", "down") if training.model.mlp == "swiglu" else ("up", "down")
+    names: set[str] = set()
+    for target in training.adapter.targets:
+        if target == "all":
+            names |= {*attention, *feed_forward}
+        elif target == "attention":
+            names |= set(attention)
+        elif target == "mlp":
+            names |= set(feed_forward)
+        else:
+            names.add(target)
+    return frozenset(names)
+
+
+def _adapter(training: Training, layers: int) -> float:
+    """Parameters of all adapters of a stage: rank x (in + out) per adapted matrix."""
+    if training.adapter.type == "none":
+        return 0.0
+    shape, rank = training.model, training.adapter.rank
+    h, f = shape.hidden, shape.ffn
+    widths = {
+        "q": h + query_width(shape), "k": h + key_width(shape), "v": h + value_width(shape), "o": output_width(shape) + h,
+        "gate": h + f, "up": h + f, "down": f + h,
+    }  # fmt: skip
+    per_layer = sum(widths.get(name, 0) for name in adapter_targets(training))
+    return float(layers * rank * per_layer)
+
+
+def quantised_bytes(training: Training) -> float:
+    """Bytes per quantised base parameter, with its scales.
+
+    nf4: 4 bits + one fp32 scale per 64 (0.5625 B), or with double quantisation 8-bit scales (0.516 B); Dettmers et al.
+    2023 (arXiv 2305.14314), section 3. int8: 1 B.
+    """
+    if training.adapter.base == "int8":
+        return 1.0
+    return 0.5 + (1 / 64 + 4 / (64 * 256) if training.adapter.double_quantization else 4 / 64)
+
+
+def head_widths(shape: ModelShape) -> tuple[int, int, int, int]:
+    """Elements per token of q, k, v and of the attention result."""
+    return query_width(shape), key_width(shape), value_width(shape), output_width(shape)
+
+
+__all__ = [
+    "RankParameters", "adapter_targets", "head_dim", "head_widths", "is_moe_layer", "num_shards", "quantised_bytes",
+    "rank_parameters", "stage_layers",
+]  # fmt: skip

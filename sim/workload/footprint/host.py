@@ -1,0 +1,169 @@
+"""Host memory and storage: states that left the GPU, pinned buffers, copies at load, save and resume."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from sim.records import TensorClass
+from sim.workload.footprint.behaviour import Behaviour
+from sim.workload.footprint.counts import RankParameters
+from sim.workload.footprint.homes import Homes, Shares
+from sim.workload.footprint.ledger import FROM_FIRST_STEP, FROM_INIT, MOMENTS, STEP_MOMENTS, Term
+from sim.workload.footprint.residency import stage_activations
+from sim.workload.footprint.states import StateBytes
+from sim.workload.shapes import parameters
+from sim.workload.training import Training
+
+_DTYPE_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516, "mxfp4": 0.53}
+#: largest file of a sharded checkpoint, bytes (transformers: max_shard_size 5 GB, older hub checkpoints 10 GB)
+SHARD_FILE_BYTES = 10e9
+
+
+def pinned_bytes(size: float, *, is_pinned: bool, is_rounded: bool) -> float:
+    """Bytes that a host buffer takes: page-locked ones round up to a power of two in PyTorch's caching host allocator.
+
+    A 8.1 GiB request takes 16 GiB (pytorch/pytorch issue 95823).
+    """
+    if size <= 0 or not (is_pinned and is_rounded):
+        return size
+    return float(2 ** math.ceil(math.log2(size)))
+
+
+class HostTerms:
+    """Host terms of one rank of a stage; sizes per rank unless marked per host."""
+
+    def __init__(
+        self, training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes, stage: int
+    ) -> None:
+        self.training, self.rank, self.how, self.sizes, self.homes, self.stage = training, rank, how, sizes, homes, stage
+        self.is_pinned = training.offload.pin_memory is not False
+        rounds = training.offload.round_pinned
+        self.is_rounded = how.rounds_pinned if rounds is None else rounds
+        self.sub_group = min(training.offload.sub_group_elements or 1e9, max(sizes.updated, 1.0))
+
+    def __iter__(self) -> Iterator[Term]:
+        how = self.how
+        yield self._term("process and libraries", TensorClass.BUFFERS, "dram", how.host_rank_bytes, MOMENTS)
+        yield Term(
+            name="operating system", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=how.host_base_bytes,
+            moments=MOMENTS, per="host",
+        )  # fmt: skip
+        yield from self._load()
+        yield from self._weights()
+        yield from self._optimizer()
+        yield from self._gradients()
+        yield from self._activations()
+        yield from self._checkpoints()
+
+    def _load(self) -> Iterator[Term]:
+        """Copies of the whole model that ranks build in host memory before the weights are where they belong."""
+        ranks = self.training.load.ranks or self.how.load
+        if ranks == "all" and self.training.parallelism.zero_stage == 3 and self.training.load.ranks is None:
+            ranks = "sharded"  # partitioned at construction: every rank reads one file of the checkpoint at a time
+        dtype = self.training.load.dtype or self.training.model.weight_dtype
+        whole = parameters(self.training.model).total * _DTYPE_BYTES[dtype]
+        if ranks == "sharded":
+            yield self._term("checkpoint file being read", TensorClass.BUFFERS, "dram", min(whole, SHARD_FILE_BYTES), ("load",))
+            return
+        per = "rank" if ranks == "all" else "host"
+        yield Term(
+            name="copy of the model at load", tensor_class=TensorClass.WEIGHTS, tier="dram", size_bytes=whole,
+            moments=("load",), per=per, formula=f"{_DTYPE_BYTES[dtype]:.3g} B x {parameters(self.training.model).total:.4g}",
+        )  # fmt: skip
+
+    def _weights(self) -> Iterator[Term]:
+        size = self.sizes.weight if self.sizes.master else 2.0
+        yield from self._placed("weights", TensorClass.WEIGHTS, size * self.sizes.kept_weights, FROM_INIT, whole=True)
+        if self._share(TensorClass.WEIGHTS, "nvme"):
+            count, elements = self.training.offload.buffer_count or 5, self.training.offload.buffer_elements or 1e8
+            yield self._term(
+                "weight swap buffers", TensorClass.BUFFERS, "dram", count * self._pinned(2.0 * elements), FROM_INIT,
+                formula=f"{count} buffers x 2 B x {elements:.3g} elements",
+            )  # fmt: skip
+
+    def _optimizer(self) -> Iterator[Term]:
+        """Master weights from init, moments from the first update; sub-groups are separate, unpinned tensors."""
+        sizes = self.sizes
+        yield from self._placed("master weights", TensorClass.MASTER_WEIGHTS, sizes.master * sizes.updated, FROM_INIT)
+        yield from self._placed("optimizer states", TensorClass.OPTIMIZER_STATES, sizes.states * sizes.updated, FROM_FIRST_STEP)
+        extra = self.how.host_master_extra_bytes * sizes.updated * self._share(TensorClass.OPTIMIZER_STATES, "dram")
+        yield self._term("second copy of master weights", TensorClass.MASTER_WEIGHTS, "dram", extra, FROM_FIRST_STEP)
+        if self._share(TensorClass.OPTIMIZER_STATES, "nvme"):
+            count = self.training.offload.buffer_count or 4
+            yield self._term(
+                "state swap buffers", TensorClass.BUFFERS, "dram", count * 3 * self._pinned(4.0 * self.sub_group), FROM_INIT,
+                formula=f"{count} buffers x 12 B x {self.sub_group:.3g} elements",
+            )  # fmt: skip
+
+    def _gradients(self) -> Iterator[Term]:
+        """fp32 gradients of the CPU update (pinned, by sub-group) and the 16-bit flat buffer that receives them."""
+        away = 1.0 - self.homes[TensorClass.GRADIENTS].get("gpu", 0.0)
+        if away <= 0:
+            return
+        elements = self.sizes.updated * away
+        pieces = max(1, math.ceil(elements / self.sub_group))
+        size = pieces * self._pinned(4.0 * elements / pieces)
+        yield self._term(
+            "fp32 gradients",
+            TensorClass.GRADIENTS,
+            "dram",
+            size,
+            FROM_INIT,
+            formula=f"{pieces} x 4 B x {elements / pieces:.4g}",
+        )
+        if self.sizes.master:
+            flat = self._pinned(2.0 * elements)
+            yield self._term(
+                "16-bit gradients", TensorClass.GRADIENTS, "dram", flat, FROM_INIT, formula=f"2 B x {elements:.4g}"
+            )
+
+    def _activations(self) -> Iterator[Term]:
+        sizes = stage_activations(self.training, self.homes, self.stage)
+        if not sizes.num_away:
+            return
+        each = self._pinned(sizes.away / sizes.num_away)
+        shares = self.homes[TensorClass.ACTIVATIONS]
+        tiers = {name: share for name, share in shares.items() if name != "gpu"} or {"dram": 1.0}
+        size = each * sizes.num_away * sizes.passes / sum(tiers.values())
+        formula = f"{sizes.num_away} layers x {each:.4g} B"
+        for tier, share in tiers.items():
+            yield self._term("activations", TensorClass.ACTIVATIONS, tier, size * share, STEP_MOMENTS, formula)
+
+    def _checkpoints(self) -> Iterator[Term]:
+        """Copies while the training state is written, and read again at resume."""
+        if not self.training.save.every:
+            return
+        sizes, whole = self.sizes, parameters(self.training.model).total
+        state = (sizes.master + sizes.states) * sizes.updated
+        if self.training.save.asynchronous:
+            held = self.homes[TensorClass.OPTIMIZER_STATES].get("gpu", 0.0)
+            yield self._term(
+                "snapshot being written", TensorClass.BUFFERS, "dram", state * held + 2.0 * sizes.kept_weights, ("save",)
+            )
+        yield Term(
+            name="gathered 16-bit weights", tensor_class=TensorClass.WEIGHTS, tier="dram", size_bytes=2.0 * whole,
+            moments=("save",), per="host",
+        )  # fmt: skip
+        yield self._term("checkpoint being read", TensorClass.OPTIMIZER_STATES, "dram", state, ("resume",))
+
+    def _placed(
+        self, name: str, kind: TensorClass, size: float, when: tuple[str, ...], *, whole: bool = False
+    ) -> Iterator[Term]:
+        """A class on every tier outside the GPU that holds a share of it; `whole` = one pinned buffer per rank."""
+        shares: Shares = self.homes[kind]
+        for tier, share in shares.items():
+            if tier == "gpu" or share <= 0:
+                continue
+            part = size * share
+            yield self._term(name, kind, tier, self._pinned(part) if whole and tier == "dram" else part, when)
+
+    def _share(self, kind: TensorClass, tier: str) -> float:
+        return self.homes[kind].get(tier, 0.0)
+
+    def _pinned(self, size: float) -> float:
+        return pinned_bytes(size, is_pinned=self.is_pinned, is_rounded=self.is_rounded)
+
+    @staticmethod
+    def _term(name: str, kind: TensorClass, tier: str, size: float, when: tuple[str, ...], formula: str = "") -> Term:
+        return Term(name=name, tensor_class=kind, tier=tier, size_bytes=size, moments=when, formula=formula)

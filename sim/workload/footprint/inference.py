@@ -1,0 +1,99 @@
+"""Footprint of an inference job: weights, KV cache, working set of one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sim.records import TensorClass
+from sim.workload.footprint.counts import is_moe_layer
+from sim.workload.footprint.ledger import FROM_INIT, MOMENTS, Footprint, Term
+from sim.workload.inference import Inference
+from sim.workload.shape import ModelShape
+from sim.workload.shapes import head_dim, kv_heads, parameters, query_width
+
+#: bytes per weight with scales: llama.cpp block formats (ggml-quants.h), NF4 and MX/NV FP4 (scale per 16 or 32)
+WEIGHT_BYTES = {
+    "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q6_k": 210 / 256, "q5_k_m": 0.711,
+    "q4_k_m": 0.606, "q4_0": 18 / 32, "nf4": 0.516, "mxfp4": 17 / 32, "nvfp4": 9 / 16,
+}  # fmt: skip
+KV_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
+CONTEXT_BYTES = 0.5e9
+HOST_BYTES = 3.0 * 2.0**30  # interpreter, runtime and libraries of one process
+
+
+def kv_cache_elements(shape: ModelShape) -> int:
+    """Elements cached per token and layer: keys and values, or the compressed latent and its rotary part (MLA)."""
+    if shape.attention_type == "mla":
+        return shape.kv_lora_rank + shape.qk_rope_head_dim
+    return 2 * kv_heads(shape) * head_dim(shape)
+
+
+def kv_cache_bytes(inference: Inference) -> float:
+    """Bytes of the KV cache of all sequences at full length, all ranks together."""
+    length = inference.prompt_length + inference.output_length
+    sequences = inference.batch_size * inference.num_batches
+    shape = inference.model
+    return float(shape.layers * kv_cache_elements(shape) * length * sequences) * KV_BYTES[inference.kv_cache]
+
+
+def weight_bytes(inference: Inference) -> float:
+    """Bytes of all weights in their storage format; 1-D parameters and 16-bit embeddings of block formats are included."""
+    return parameters(inference.model).total * WEIGHT_BYTES[inference.weights]
+
+
+def inference_footprint(
+    inference: Inference, homes: Mapping[TensorClass, Mapping[str, float]], *, ranks_per_host: int | None = None
+) -> Footprint:
+    """Terms of one GPU of the job; a share of the weights on a slower tier streams through two layer buffers."""
+    ranks = inference.tensor_parallel * inference.pipeline_parallel
+    shape = inference.model
+    on_gpu = 1.0 if inference.gpu_layers is None else min(inference.gpu_layers, shape.layers) / shape.layers
+    weights = dict(homes.get(TensorClass.WEIGHTS, {"gpu": 1.0}))
+    if on_gpu < 1:  # the rest of the layers is computed where it lies, on the CPU
+        weights = {tier: share * on_gpu for tier, share in weights.items()}
+        weights["dram"] = weights.get("dram", 0.0) + 1.0 - on_gpu
+    cache = homes.get(TensorClass.KV_CACHE, {"gpu": on_gpu} | ({"dram": 1.0 - on_gpu} if on_gpu < 1 else {}))
+    terms = [
+        Term(name="weights", tensor_class=TensorClass.WEIGHTS, tier=tier, moments=("load", *FROM_INIT),
+             size_bytes=weight_bytes(inference) * share / ranks)
+        for tier, share in weights.items()
+    ]  # fmt: skip
+    terms += [
+        Term(name="KV cache", tensor_class=TensorClass.KV_CACHE, tier=tier, moments=FROM_INIT,
+             size_bytes=kv_cache_bytes(inference) * share / ranks)
+        for tier, share in cache.items()
+    ]  # fmt: skip
+    streamed = 1.0 - weights.get("gpu", 0.0) - (1.0 - on_gpu)
+    if streamed > 1e-9:
+        layer = max(_layer_bytes(inference, layer) for layer in (0, shape.layers - 1)) / inference.tensor_parallel
+        terms.append(_gpu("buffers of streamed layers", TensorClass.BUFFERS, 2 * layer))
+    terms.append(_gpu("activations of the prefill", TensorClass.ACTIVATIONS, _prefill_bytes(inference)))
+    terms.append(_gpu("logits", TensorClass.LOGITS, 6.0 * inference.batch_size * shape.vocabulary / inference.tensor_parallel))
+    terms.append(
+        Term(
+            name="process and libraries", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=HOST_BYTES, moments=MOMENTS
+        )
+    )
+    return Footprint(
+        terms=tuple(term for term in terms if term.size_bytes > 0),
+        ranks_per_host=min(ranks_per_host or ranks, ranks),
+        context_bytes=CONTEXT_BYTES,
+    )
+
+
+def _gpu(name: str, kind: TensorClass, size: float) -> Term:
+    return Term(name=name, tensor_class=kind, tier="gpu", size_bytes=size, moments=("forward", "loss"))
+
+
+def _layer_bytes(inference: Inference, layer: int) -> float:
+    count = parameters(inference.model)
+    size = count.moe_layer if is_moe_layer(inference.model, layer) else count.dense_layer
+    return size * WEIGHT_BYTES[inference.weights]
+
+
+def _prefill_bytes(inference: Inference) -> float:
+    """Working set of one layer over a prompt, at most 8192 tokens at a time (chunked prefill), 16-bit elements."""
+    shape = inference.model
+    width = 4 * shape.hidden + 2 * query_width(shape) + 3 * max(shape.ffn, shape.expert_ffn * shape.experts_per_token)
+    rows = min(inference.prompt_length * inference.batch_size, 8192)
+    return 2.0 * rows * width / inference.tensor_parallel

@@ -1,0 +1,147 @@
+"""Weights, master weights, gradients and optimizer states: bytes per rank and tier, sharded as the plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sim.records import TensorClass
+from sim.workload.footprint.behaviour import Behaviour
+from sim.workload.footprint.counts import RankParameters, quantised_bytes
+from sim.workload.footprint.homes import Homes
+from sim.workload.footprint.ledger import FROM_FIRST_STEP, FROM_INIT, STEP_MOMENTS, Term
+from sim.workload.training import Training
+
+#: fp32 optimizer state per trained parameter, bytes; 8-bit and factored states do not follow the element type.
+#: AdamW two moments; Dettmers et al. 2022 (arXiv 2110.02861) 8-bit moments with one fp32 scale per 256; Adafactor rows
+#: and columns (Shazeer and Stern 2018); Lion and Muon one moment
+STATE_ELEMENTS = {
+    "adamw": 2.0, "adam": 2.0, "sgd": 0.0, "sgd_momentum": 1.0, "lion": 1.0, "muon": 1.0, "adafactor": 0.01,
+}  # fmt: skip
+STATE_BYTES_8BIT = 2.0 * (1.0 + 4.0 / 256)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateBytes:
+    """Bytes per parameter of each class, and how many parameters of a rank they apply to (counts, after sharding)."""
+
+    weight: float
+    master: float
+    gradient: float
+    states: float
+    kept_weights: float  # parameters of the rank whose weights it keeps
+    updated: float  # parameters that the rank updates
+    kept_gradients: float  # gradients that the rank keeps between micro-batches
+
+
+def state_bytes(training: Training, rank: RankParameters, how: Behaviour) -> StateBytes:
+    """Bytes per parameter under the framework's scheme, and the rank's share of the parameters under its ZeRO stage."""
+    stage = training.parallelism.zero_stage
+    trained = rank.sharded(rank.trained_dense + rank.adapter, rank.trained_routed)
+    weight, master, gradient, state = _scheme(training, how)
+    is_sharded = stage == 3
+    return StateBytes(
+        weight=weight,
+        master=master,
+        gradient=gradient,
+        states=_optimizer_bytes(training, state),
+        kept_weights=rank.sharded(rank.dense, rank.routed) if is_sharded else rank.total,
+        updated=trained if stage >= 1 else rank.trained,
+        kept_gradients=trained if stage >= 2 else rank.trained,
+    )
+
+
+def _scheme(training: Training, how: Behaviour) -> tuple[float, float, float, float]:
+    """(weight, master weight, gradient, state element) bytes per parameter."""
+    if training.precision == "fp32":
+        return 4.0, 0.0, 4.0, 4.0
+    if how.scheme == "pure" or _is_stochastic(training):
+        return 2.0, 0.0, 2.0, 2.0
+    if how.scheme == "autocast":
+        return 4.0, 0.0, 4.0, 4.0
+    return 2.0, 4.0, how.gradient_bytes, 4.0
+
+
+def _is_stochastic(training: Training) -> bool:
+    """8-bit Adam and Adafactor are used on 16-bit weights without master weights."""
+    return training.optimizer.type in ("adamw_8bit", "paged_adamw_8bit", "adafactor")
+
+
+def _optimizer_bytes(training: Training, element: float) -> float:
+    kind = training.optimizer.type
+    if kind in ("adamw_8bit", "paged_adamw_8bit"):
+        return STATE_BYTES_8BIT
+    return STATE_ELEMENTS[kind] * element
+
+
+def gpu_states(training: Training, rank: RankParameters, how: Behaviour, homes: Homes) -> Iterator[Term]:
+    """Weights, master weights, gradients and states that stay on the GPU."""
+    sizes = state_bytes(training, rank, how)
+    yield from _weights(training, rank, sizes, homes)
+    share = homes[TensorClass.MASTER_WEIGHTS].get("gpu", 0.0)
+    yield _term(
+        "master weights",
+        TensorClass.MASTER_WEIGHTS,
+        sizes.master * sizes.updated * share,
+        FROM_INIT,
+        sizes.master,
+        sizes.updated,
+    )
+    share = homes[TensorClass.OPTIMIZER_STATES].get("gpu", 0.0)
+    when = FROM_FIRST_STEP if how.has_lazy_states else FROM_INIT
+    yield _term(
+        "optimizer states",
+        TensorClass.OPTIMIZER_STATES,
+        sizes.states * sizes.updated * share,
+        when,
+        sizes.states,
+        sizes.updated,
+    )
+    yield from _gradients(training, rank, how, sizes, homes)
+
+
+def _weights(training: Training, rank: RankParameters, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
+    share = homes[TensorClass.WEIGHTS].get("gpu", 0.0)
+    when = FROM_INIT if share < 1 else ("load", *FROM_INIT)
+    if training.adapter.type != "none":
+        scale = sizes.kept_weights / rank.total if rank.total else 0.0
+        plain, packed = (rank.total - rank.quantised) * scale, rank.quantised * scale
+        size = 2.0 * plain + quantised_bytes(training) * packed
+        yield _term(
+            "frozen base weights", TensorClass.WEIGHTS, size * share, when, size / max(plain + packed, 1), plain + packed
+        )
+        trained = sizes.weight + sizes.master
+        yield _term("adapters", TensorClass.WEIGHTS, trained * rank.adapter, FROM_INIT, trained, rank.adapter)
+        return
+    yield _term(
+        "weights", TensorClass.WEIGHTS, sizes.weight * sizes.kept_weights * share, when, sizes.weight, sizes.kept_weights
+    )
+
+
+def _gradients(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
+    """Gradient storage: from init where the framework allocates buffers, else as the backward pass produces it."""
+    share = homes[TensorClass.GRADIENTS].get("gpu", 0.0)
+    size = sizes.gradient * sizes.kept_gradients * share
+    is_kept = how.has_gradient_buffers or training.gradient_accumulation > 1
+    if how.has_gradient_buffers:
+        when: tuple[str, ...] = FROM_INIT
+    elif is_kept:
+        when = STEP_MOMENTS
+    else:
+        when = ("backward_end", "update", "first_step")
+        early = min(sizes.kept_gradients, sizes.kept_gradients / max(rank.trained, 1) * (rank.layer + rank.head))
+        yield _term(
+            "first gradients", TensorClass.GRADIENTS, sizes.gradient * early * share, ("backward",), sizes.gradient, early
+        )
+    yield _term("gradients", TensorClass.GRADIENTS, size, when, sizes.gradient, sizes.kept_gradients)
+
+
+def _term(name: str, kind: TensorClass, size: float, when: tuple[str, ...], each: float, number: float) -> Term:
+    return Term(
+        name=name,
+        tensor_class=kind,
+        tier="gpu",
+        size_bytes=size,
+        moments=when,
+        formula=f"{each:.3g} B x {number:.4g} parameters",
+    )

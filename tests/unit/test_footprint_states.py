@@ -1,0 +1,134 @@
+"""States, activations and host terms against counts made by hand and published formulas."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.records import TensorClass
+from sim.workload.footprint import footprint, layer_activations, logits_bytes, pinned_bytes
+from sim.workload.shape import ModelShape
+from sim.workload.shapes import builtin, parameters
+from sim.workload.training import Adapter, Checkpointing, Optimizer, Parallelism, Training
+
+GIB = 2.0**30
+STATES = (TensorClass.WEIGHTS, TensorClass.MASTER_WEIGHTS, TensorClass.GRADIENTS, TensorClass.OPTIMIZER_STATES)
+
+
+def states_bytes(training: Training, moment: str = "update") -> float:
+    sizes = footprint(training).at("gpu", moment)
+    return sum(sizes.get(name.value, 0.0) for name in STATES)
+
+
+@pytest.mark.parametrize(
+    ("stage", "ranks", "per_parameter"),
+    [(0, 1, 16), (1, 4, 4 + 12 / 4), (2, 4, 2 + 14 / 4), (3, 4, 16 / 4), (1, 64, 4 + 12 / 64), (3, 1024, 16 / 1024)],
+)
+def test_mixed_precision_adam_is_sharded_by_zero_stage(stage: int, ranks: int, per_parameter: float) -> None:
+    """Rajbhandari et al. 2020 (arXiv 1910.02054), table 1."""
+    shape = builtin("megatron-7.5b")
+    training = Training(model=shape, framework="deepspeed-zero", parallelism=Parallelism(data=ranks, zero_stage=stage))
+    assert states_bytes(training) == pytest.approx(per_parameter * parameters(shape).total, rel=1e-3)
+
+
+def test_gpt_layer_equals_korthikanti_34_sbh_plus_5_as2b() -> None:
+    """arXiv 2205.05198, equation 1: 34 s b h + 5 a s^2 b bytes with dropout and materialised scores."""
+    shape = builtin("megatron-22b")
+    training = Training(model=shape, batch_size=4, attention="eager", dropout=True, framework="megatron")
+    t, h, a, s = 4 * 2048, shape.hidden, shape.heads, 2048
+    assert layer_activations(training).saved == pytest.approx(34 * t * h + 5 * a * s * t, rel=1e-12)
+
+
+@pytest.mark.parametrize(("is_sequence_parallel", "factor"), [(False, 10 + 24 / 8), (True, 34 / 8)])
+def test_tensor_parallel_activations(is_sequence_parallel: bool, factor: float) -> None:
+    """arXiv 2205.05198, table 2, without the attention core."""
+    shape = builtin("megatron-22b")
+    plan = Parallelism(tensor=8, sequence_parallel=is_sequence_parallel)
+    training = Training(model=shape, batch_size=4, dropout=True, framework="megatron", parallelism=plan)
+    sizes = layer_activations(training)
+    t = 4 * 2048
+    flash = 4 * shape.heads * t / 8  # log-sum-exp
+    assert sizes.saved - flash == pytest.approx(factor * t * shape.hidden, rel=1e-12)
+    assert sizes.checkpoint == 2 * t * shape.hidden / (8 if is_sequence_parallel else 1)
+
+
+def test_llama_layer_counted_by_hand() -> None:
+    """14 h + 6 kv + 8 f bytes per token, eager; 10 h + 6 kv - 2 kv + 6 f less the rotary copies when fused."""
+    shape = ModelShape(layers=2, hidden=64, heads=4, kv_heads=2, ffn=160, vocabulary=100)
+    training = Training(model=shape, sequence_length=128, batch_size=3, framework="pytorch")
+    t, h, kv, f = 384, 64, 32, 160
+    assert layer_activations(training).saved == t * (14 * h + 6 * kv + 8 * f) + 4 * 4 * t
+
+
+def test_checkpointing_keeps_one_input_per_interval() -> None:
+    shape = builtin("llama-2-7b")
+
+    def kept(**fields: object) -> float:
+        plan = Checkpointing(active=True, **fields)  # type: ignore[arg-type]
+        found = footprint(Training(model=shape, checkpointing=plan, parallelism=Parallelism(zero_stage=0)))
+        (term,) = [term for term in found.terms if term.name == "activations kept for backward"]
+        return term.size_bytes
+
+    each = 2 * 2048 * 4096
+    assert kept() == 32 * each
+    assert kept(interval=2) == 16 * each
+    assert kept(interval=5) == 7 * each  # 32 = 6 x 5 + 2
+    assert kept(layers=8) == 8 * each + 24 * layer_activations(Training(model=shape)).saved
+
+
+def test_logits_by_kind_of_loss() -> None:
+    shape = builtin("llama-3-8b")
+    num = 2048 * 128256
+
+    def size(loss: str, **fields: object) -> float:
+        return logits_bytes(Training(model=shape, framework="pytorch", loss=loss, **fields))  # type: ignore[arg-type]
+
+    assert size("full") == 12 * num
+    assert size("fused") == 4 * num
+    assert size("chunked", loss_chunks=5) == pytest.approx((2 + 2) * num)
+    assert size("fused_linear") == 0
+    assert size("full", parallelism=Parallelism(tensor=4)) == 3 * num
+
+
+def test_pinned_buffers_round_up_to_a_power_of_two() -> None:
+    """pytorch/pytorch issue 95823: 4,347,592,704 fp16 elements pinned took 16 GiB of host memory."""
+    assert pinned_bytes(2 * 4_347_592_704, is_pinned=True, is_rounded=True) == 16 * GIB
+    assert pinned_bytes(8 * GIB, is_pinned=True, is_rounded=True) == 8 * GIB
+    assert pinned_bytes(8 * GIB + 1, is_pinned=True, is_rounded=True) == 16 * GIB
+    assert pinned_bytes(8 * GIB + 1, is_pinned=True, is_rounded=False) == 8 * GIB + 1
+    assert pinned_bytes(8 * GIB + 1, is_pinned=False, is_rounded=True) == 8 * GIB + 1
+
+
+def test_lora_has_no_gradients_of_the_base() -> None:
+    shape = builtin("llama-2-7b")
+    adapter = Adapter(type="lora", rank=8, targets=("q", "v"))
+    sizes = footprint(Training(model=shape, framework="pytorch", adapter=adapter)).at("gpu", "update")
+    num = 32 * 8 * 2 * (4096 + 4096)
+    assert sizes["gradients"] == 2 * num
+    assert sizes["optimizer_states"] == 8 * num
+    assert sizes["weights"] == 2 * parameters(shape).total + 6 * num
+
+
+def test_qlora_base_takes_half_a_byte_and_scales() -> None:
+    shape = builtin("llama-2-7b")
+    count = parameters(shape)
+    adapter = Adapter(type="qlora", base="nf4", rank=8, targets=("q",))
+    found = footprint(Training(model=shape, framework="pytorch", adapter=adapter))
+    (base,) = [term for term in found.terms if term.name == "frozen base weights"]
+    linear = 32 * (count.attention + count.mlp)
+    assert base.size_bytes == pytest.approx((0.5 + 1 / 64 + 1 / 4096) * linear + 2 * (count.total - linear), rel=1e-9)
+
+
+def test_cpu_adam_takes_24_bytes_per_parameter_exact_and_more_when_pinned_buffers_round() -> None:
+    shape = builtin("llama-2-7b")
+    plan = Training(
+        model=shape,
+        framework="deepspeed-zero",
+        optimizer=Optimizer(offload=True),
+        parallelism=Parallelism(data=4, zero_stage=3),
+    )
+    found = footprint(plan)
+    sizes = found.at("dram", "update")
+    states = sum(sizes[name.value] for name in STATES if name.value in sizes)
+    assert 18.0 < states / parameters(shape).total < 28.0
+    assert sizes["optimizer_states"] == pytest.approx(8 * parameters(shape).total)
+    assert found.at("dram", "init").get("optimizer_states", 0.0) == 0.0
