@@ -47,7 +47,7 @@ def replay(
         operations=records,
         channels=kernel.totals(),
         tiers=kernel.ledger.peaks(),
-        segments=tuple(kernel.segments),
+        segments=tuple(kernel.observer.segments if kernel.observer else ()),
         occupancy=tuple(kernel.ledger.history),
         backend="python",
         num_batches=kernel.num_batches,

@@ -13,18 +13,27 @@ from itertools import pairwise
 from sim.errors import Fault, InputError
 from sim.records import INFINITY, Channel, Operation, Program, Stream, Tier
 
+#: a channel is linked when the upper bounds of its users exceed this share of its bandwidth; below 1, so that the
+#: rounding of a running sum can only link too much, which costs time and changes nothing
+LINKED = 1.0 - 1e-9
+
 
 @dataclass(slots=True)
 class Path:
     """Channels that a flow uses and the load per unit of rate on one member of each.
 
     `limit` is the largest rate that an otherwise idle machine allows, `tight` the first channel that sets it (-1: none).
+    `couplings` are the (channel, load) that can ever be full: the caps of what may run at once exceed their bandwidth.
+    `shared` are the channels that more than one stream uses, `servers` those that serve one operation at a time.
     """
 
     channels: tuple[int, ...]
     loads: tuple[float, ...]
     limit: float = INFINITY
     tight: int = -1
+    couplings: tuple[tuple[int, float], ...] = ()
+    shared: tuple[int, ...] = ()
+    servers: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -48,6 +57,8 @@ class Arrays:
     allocates: dict[int, tuple[tuple[int, str, float], ...]] = field(default_factory=dict)  # (tier, class, bytes per member)
     frees: dict[int, tuple[tuple[int, str, float], ...]] = field(default_factory=dict)
     windows: dict[int, tuple[float, float]] = field(default_factory=dict)  # latency-bound: (window bytes, write share)
+    servers: dict[int, tuple[int, ...]] = field(default_factory=dict)  # exclusive channels, ascending
+    gated: set[int] = field(default_factory=set)  # must be admitted: have allocations or servers
     resident: list[tuple[int, str, float]] = field(default_factory=list)
 
     @property
@@ -92,6 +103,26 @@ def build(program: Program) -> Arrays:
     if faults:
         raise InputError(faults)
     return arrays
+
+
+def couple(arrays: Arrays) -> None:
+    """Find the channels that can ever be full: a stream runs one operation at a time, at most at its largest cap."""
+    top: dict[tuple[int, int], float] = {}
+    for stream, path, cap in zip(arrays.stream, arrays.path, arrays.cap, strict=True):
+        if cap > top.get((stream, path), 0.0):
+            top[stream, path] = cap
+    most: list[dict[int, float]] = [{} for _ in arrays.channels]  # channel -> stream -> largest load
+    for (stream, path), cap in top.items():
+        row = arrays.paths[path]
+        for channel, load in zip(row.channels, row.loads, strict=True):
+            most[channel][stream] = max(most[channel].get(stream, 0.0), load * cap)
+    can_fill = [
+        len(loads) > 1 and sum(loads.values()) > channel.bandwidth_per_s * LINKED
+        for channel, loads in zip(arrays.channels, most, strict=True)
+    ]
+    for row in arrays.paths:
+        row.couplings = tuple((c, load) for c, load in zip(row.channels, row.loads, strict=True) if can_fill[c])
+        row.shared = tuple(c for c in row.channels if len(most[c]) > 1)
 
 
 @dataclass(slots=True)
@@ -151,9 +182,13 @@ class _Builder:
             self._numbers(operation, arrays, arrays.paths[path].limit)
             if operation.allocates or operation.frees:
                 self._memory(operation, i, arrays)
+            if arrays.paths[path].servers:
+                arrays.servers[i] = arrays.paths[path].servers
+                arrays.gated.add(i)
             if operation.window_bytes > 0.0:
                 arrays.windows[i] = (operation.window_bytes, operation.write_share)
         arrays.successors, arrays.waits = successors, waits
+        couple(arrays)
 
     def _path(self, operation: Operation, stream: Stream, channels: list[Channel]) -> Path:
         loads: dict[int, float] = {}
@@ -170,6 +205,12 @@ class _Builder:
         for index, load in loads.items():
             if channels[index].bandwidth_per_s / load < path.limit:
                 path.limit, path.tight = channels[index].bandwidth_per_s / load, index
+            if channels[index].is_server:
+                path.servers = tuple(sorted((*path.servers, index)))
+                if stream.multiplicity != channels[index].multiplicity:
+                    what = f"stream {stream.name!r} stands for {stream.multiplicity} ranks that queue at server"
+                    remedy = "write these ranks out: their order at the server is not the same for all"
+                    self.faults.append(Fault(what=f"{what} {channels[index].name!r}", remedy=remedy))
         return path
 
     def _idle_cap(self, operation: Operation, arrays: Arrays) -> float:
@@ -219,3 +260,5 @@ class _Builder:
                 rows.append((tier, allocation.tensor_class, allocation.size_bytes * share))
             if rows:
                 target[i] = tuple(rows)
+                if target is arrays.allocates:
+                    arrays.gated.add(i)

@@ -31,6 +31,8 @@ def drive(env: simpy.Environment, kernel: Kernel) -> Generator[simpy.Event, Any,
     while True:
         horizon = env.peek()
         kernel.advance(horizon)
+        if kernel.misfits:
+            raise kernel.misfit_error(*kernel.misfits[0])
         if kernel.is_done:
             return
         if horizon == float("inf"):

@@ -1,0 +1,37 @@
+"""Rates over time: channel segments, peak rates, and samples at a fixed interval. Only when asked for (level full, monitor)."""
+
+from __future__ import annotations
+
+from sim.engine.arrays import Arrays
+from sim.engine.fluid import Fluid
+from sim.records import ChannelSegment
+
+
+class Observer:
+    """Loads of all channels after each batch, from the flows that run."""
+
+    def __init__(self, arrays: Arrays, fluid: Fluid) -> None:
+        num_channels = len(arrays.channels)
+        self.arrays, self.fluid = arrays, fluid
+        self.active: dict[int, None] = {}
+        self.load, self.since, self.peak_rate = [0.0] * num_channels, [0.0] * num_channels, [0.0] * num_channels
+        self.segments: list[ChannelSegment] = []
+
+    def observe(self, now: float) -> None:
+        """Close the segments of the channels whose load has changed."""
+        paths, path = self.arrays.paths, self.arrays.path
+        loads = [0.0] * len(self.load)
+        for flow in sorted(self.active):
+            rate, row = self.fluid.rate(flow), paths[path[flow]]
+            for channel, load in zip(row.channels, row.loads, strict=True):
+                loads[channel] += rate * load
+        for channel, load in enumerate(loads):
+            old = self.load[channel]
+            if load == old:
+                continue
+            if old > 0.0 and now > self.since[channel]:
+                name = self.arrays.channels[channel].name
+                segment = ChannelSegment(name=name, start_s=self.since[channel], end_s=now, rate_per_s=old)
+                self.segments.append(segment)
+            self.since[channel], self.load[channel] = now, load
+            self.peak_rate[channel] = max(self.peak_rate[channel], load)
