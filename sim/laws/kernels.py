@@ -3,6 +3,7 @@
 GEMM        T = 2 m n k / (P e) + bytes / B + t0
 attention   T = FLOPs / (P16 ea s / (s + 500)) + t0, its bytes hidden behind its arithmetic
 memory      T = bytes / B + t0
+decode      laws/decode.py
 Units: FLOP, bytes, seconds. Sources: fits over published training runs and GEMM benchmarks (docs/model.md, Kernels).
 Not modelled: tile and wave quantisation, clocks that fall with power, caches larger than a tile.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sim.laws.decode import decode_time
 from sim.records import Kernel
 
 #: sequence length at which fused attention reaches half its rate (tokens); fit over FlashAttention benchmark rows
@@ -68,8 +70,16 @@ def solo_time(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s:
     """
     if kernel.recorded_s > 0:
         return kernel.recorded_s * kernel.count
-    each = float(part.get("launch_latency", 0.0))
     size = kernel.read_bytes + kernel.write_bytes
+    if kernel.kind == "gemv":
+        return kernel.count * decode_time(
+            size,
+            kernel.flops,
+            memory_part=str(part["memory"].get("part", "")),
+            bandwidth_bytes_per_s=bandwidth_bytes_per_s or float(part["memory"]["bandwidth"]),
+            flops_per_s=gemm_rate(part, kernel.dtype),
+        )
+    each = float(part.get("launch_latency", 0.0))
     if kernel.kind == "attention":
         each += kernel.flops / attention_rate(part, kernel.variant, kernel.sequence_length or 1)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sim.records import Category, Kernel, KernelKind, Kind, StepOperation, TensorClass
+from sim.records import Category, Kernel, Kind, StepOperation, TensorClass
 from sim.workload.decode.sizes import Sizes
 
 #: layers whose weights (or KV cache) are fetched ahead of the layer that computes: double buffering (FlexGen, section 4.1)
@@ -68,9 +68,15 @@ class Lane:
                     stage, "h2d", "fetch KV", size, "home:kv_cache", "gpu", window, layer, mark, TensorClass.KV_CACHE
                 )
             )  # fmt: skip
-        role = "cpu" if is_cpu and not copies else "compute"
-        kernels = self._kernels(read, queries, context)
-        done = self._add(stage, role, Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer, **mark)
+        if is_cpu and not copies:
+            cache = sizes.sequences * context * sizes.kv_bytes_per_token
+            done = self._add(
+                stage, "cpu", Kind.HOST_UPDATE, f"layer {layer}", waits, num_elements=read + cache, bytes_per_element=1.0,
+                layer=layer, **mark,
+            )  # fmt: skip
+        else:
+            kernels = self._kernels(read, queries, context)
+            done = self._add(stage, "compute", Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer, **mark)
         self._history.append(done)
         self._last = done
         if inference.tensor_parallel > 1:
@@ -89,24 +95,31 @@ class Lane:
         return context - queries
 
     def _kernels(self, read_bytes: float, queries: float, context: float) -> tuple[Kernel, ...]:
-        """The layer as one weight-reading kernel group and one attention over the cache."""
+        """One layer: a decode is one stream of weights and cache; a prefill is its GEMMs and its attention."""
         sizes, sequences = self.sizes, self.sizes.sequences
-        tokens = queries * sequences
-        hidden = sizes.shape.hidden
-        causal = context - queries / 2 if queries > 1 else context
+        tokens, hidden = queries * sequences, sizes.shape.hidden
+        linear_flops, weights = tokens * sizes.layer_flops_per_token, read_bytes * self.inference.num_batches
         cache = sequences * context * sizes.kv_bytes_per_token
-        kind: KernelKind = "gemv" if queries == 1 else "gemm"
-        width = round(sizes.layer_flops_per_token / (2.0 * hidden))
-        linear = Kernel(
-            kind=kind, flops=tokens * sizes.layer_flops_per_token, read_bytes=read_bytes * self.inference.num_batches,
-            write_bytes=4.0 * tokens * hidden, m=round(tokens), n=max(1, width), k=hidden, dtype=self._dtype(), name="linear",
+        out = 2.0 * tokens * hidden
+        if queries == 1:
+            flops = linear_flops + sequences * sizes.attention_flops(1.0, context)
+            return (
+                Kernel(
+                    kind="gemv", flops=flops, read_bytes=weights + cache, write_bytes=out, dtype=self._dtype(), name="layer"
+                ),
+            )  # fmt: skip
+        width = max(1, round(sizes.layer_flops_per_token / (2.0 * hidden)))
+        attended = context - queries / 2  # causal: the mean over the rows of a prompt
+        return (
+            Kernel(
+                kind="gemm", flops=linear_flops, read_bytes=weights, write_bytes=2 * out, m=round(tokens), n=width, k=hidden,
+                dtype=self._dtype(), name="linear",
+            ),
+            Kernel(
+                kind="attention", flops=sequences * sizes.attention_flops(queries, attended), read_bytes=cache, write_bytes=out,
+                sequence_length=round(context), name="attention",
+            ),
         )  # fmt: skip
-        flops = sequences * sizes.attention_flops(queries, causal)
-        attention = Kernel(
-            kind="gemv" if queries == 1 else "attention", flops=flops, read_bytes=cache, write_bytes=2.0 * tokens * hidden,
-            sequence_length=round(context), m=round(tokens), name="attention",
-        )  # fmt: skip
-        return (linear, attention)
 
     def _dtype(self) -> Any:
         """Arithmetic follows the storage only for formats with native units; block formats are dequantised to 16 bits."""
@@ -116,13 +129,17 @@ class Lane:
 
     def _head(self, stage: str, mark: Mapping[str, Any]) -> None:
         sizes = self.sizes
+        if self.num_cpu_layers == sizes.shape.layers:
+            self._last = self._add(
+                stage, "cpu", Kind.HOST_UPDATE, "logits", [self._last], num_elements=sizes.head_bytes, bytes_per_element=1.0,
+                **mark,
+            )  # fmt: skip
+            return
         kernel = Kernel(
             kind="gemv", flops=sizes.sequences * sizes.head_flops_per_token, read_bytes=sizes.head_bytes,
-            write_bytes=4.0 * sizes.sequences * sizes.shape.vocabulary, m=sizes.sequences, n=sizes.shape.vocabulary,
-            k=sizes.shape.hidden, dtype=self._dtype(), name="logits",
+            write_bytes=4.0 * sizes.sequences * sizes.shape.vocabulary, dtype=self._dtype(), name="logits",
         )  # fmt: skip
-        role = "cpu" if self.num_cpu_layers == sizes.shape.layers else "compute"
-        self._last = self._add(stage, role, Kind.COMPUTE, "logits", [self._last], kernels=(kernel,), **mark)
+        self._last = self._add(stage, "compute", Kind.COMPUTE, "logits", [self._last], kernels=(kernel,), **mark)
 
     def _hand_over(self, source: str, target: str, queries: float, mark: Mapping[str, Any]) -> None:
         """Send the hidden states to the next stage; the receiver's compute waits for the send."""
