@@ -131,9 +131,24 @@ def prepare(scenario: Scenario) -> tuple[Step, Program]:
     """The logical step of the scenario's job and its lowering onto the machine, without replaying it."""
     from sim.program import lower
 
-    job = _loaded(scenario.job)
+    job = placed(_loaded(scenario.job), scenario.machine)
     step = step_of(job, scenario.machine)
     return step, lower(step, scenario.machine, job.placement, is_folded=scenario.options.is_folded)
+
+
+def placed(job: Job, machine: Machine) -> Job:
+    """The job with every placement policy answered: sizes come from the step that offloads those classes."""
+    from sim.placement.demand import demands
+    from sim.placement.policies import EXPLICIT
+    from sim.placement.resolve import needs_policy, resolve
+
+    if not needs_policy(job.placement) or not machine.gpus():
+        return job
+    entries = job.placement.entries
+    offloaded = tuple(item if item.policy in EXPLICIT else dataclasses.replace(item, shares={"dram": 1.0}) for item in entries)
+    step = step_of(dataclasses.replace(job, placement=Placement(entries=offloaded)), machine)
+    sizes = demands(step, len(machine.gpus()))
+    return dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0]))
 
 
 def step_of(job: Job, machine: Machine) -> Step:

@@ -17,6 +17,7 @@ from sim.config.validation import refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import Fault, InputError
 from sim.placement.plan import Entry, Placement
+from sim.placement.policies import EXPLICIT, POLICIES
 from sim.records import TensorClass
 from sim.units import parse
 
@@ -25,6 +26,8 @@ _ENTRY_KEYS = ("policy", "shares", "weights", "layers", "options")
 #: policies whose shares come from `weights` N:M
 _WEIGHTED = "weighted_interleave"
 _CLASSES = tuple(tensor_class.value for tensor_class in TensorClass)
+#: what a policy for the whole block places unless told otherwise
+_OPTIMIZER_CLASSES = (TensorClass.OPTIMIZER_STATES.value,)
 _LAYERS = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
@@ -42,7 +45,8 @@ def placement_from(raw: object, document: Document, path: NodePath, *, is_optimi
         what = f"expected tensor classes and their tiers, got {describe(raw)}"
         raise InputError(document.fault(path, what, "for example {optimizer_states: dram}"))
     faults = refuse_unknown(raw, (*_CLASSES, "policy", "options"), document, path)
-    entries: list[Entry] = []
+    entries, found = _block_policy(raw, document, path)
+    faults += found
     for name in _CLASSES:
         if name not in raw:
             continue
@@ -60,6 +64,31 @@ def placement_from(raw: object, document: Document, path: NodePath, *, is_optimi
     if not any(entry.tensor_class is TensorClass.MASTER_WEIGHTS for entry in entries):
         entries += [_followed(entry) for entry in entries if entry.tensor_class is TensorClass.OPTIMIZER_STATES]
     return Placement(entries=tuple(entries))
+
+
+def _block_policy(raw: Mapping[str, object], document: Document, path: NodePath) -> tuple[list[Entry], list[Fault]]:
+    """Entries of `{policy: NAME, options: {...}}` at the top: it places what an offload plan keeps on the host.
+
+    These are the optimizer's states, unless `options.classes` lists others; a class with an entry of its own is left to it.
+    """
+    if "policy" not in raw:
+        if "options" in raw:
+            return [], [document.fault((*path, "options"), "options without a policy", "add policy: NAME beside them")]
+        return [], []
+    name, options = raw["policy"], raw.get("options", {})
+    if not isinstance(name, str) or name in EXPLICIT:
+        what = f"expected the name of a policy that decides by itself, got {describe(name)}"
+        return [], [document.fault((*path, "policy"), what, f"use one of {', '.join(POLICIES)}")]
+    if not isinstance(options, Mapping):
+        return [], [document.fault((*path, "options"), f"expected a mapping, got {describe(options)}")]
+    classes = options.get("classes", list(_OPTIMIZER_CLASSES))
+    if not isinstance(classes, list) or not classes or any(item not in _CLASSES for item in classes):
+        what = f"expected a list of tensor classes, got {describe(classes)}"
+        return [], [document.fault((*path, "options"), what, f"use any of {', '.join(_CLASSES)}")]
+    rest = {key: value for key, value in options.items() if key != "classes"}
+    return [
+        Entry(tensor_class=TensorClass(item), shares={}, policy=name, options=rest) for item in classes if item not in raw
+    ], []
 
 
 def layer_range(raw: object) -> tuple[int, int]:
@@ -116,6 +145,10 @@ def _entry(tensor_class: TensorClass, raw: object, document: Document, path: Nod
     options = raw.get("options", {})
     if not isinstance(policy, str):
         faults.append(document.fault((*path, "policy"), f"expected the name of a policy, got {describe(policy)}"))
+    elif policy not in (*EXPLICIT, *POLICIES):
+        known = (*EXPLICIT, *POLICIES)
+        remedy = suggestion(policy, known) or f"use one of {', '.join(known)}"
+        faults.append(document.fault((*path, "policy"), f"unknown placement policy {policy!r}", remedy))
     if not isinstance(options, Mapping):
         faults.append(document.fault((*path, "options"), f"expected a mapping, got {describe(options)}"))
     shares: dict[str, float] = {}

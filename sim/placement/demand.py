@@ -1,0 +1,36 @@
+"""What a job asks of the host's memory, per tensor class: bytes that stay and bytes that a step touches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sim.placement.policies import Demand
+from sim.records import Kind, Step, TensorClass
+
+#: host traffic of one AdamW element by class, bytes: moments read and written, fp32 weights likewise, gradient read
+_UPDATE_BYTES = {
+    TensorClass.OPTIMIZER_STATES: 16.0, TensorClass.MASTER_WEIGHTS: 8.0, TensorClass.GRADIENTS: 4.0,
+}  # fmt: skip
+
+
+def demands(step: Step, num_gpus: int) -> Mapping[TensorClass, Demand]:
+    """Demand per class of all ranks on one node with `num_gpus` GPUs, from the step's resident tensors and traffic.
+
+    The resident sizes are those of the largest rank; touched bytes are copies in and out and the CPU optimizer.
+    """
+    num_ranks = min(num_gpus, sum(item.num_ranks for item in step.rank_classes))
+    sizes: dict[TensorClass, float] = {}
+    for item in step.resident:
+        sizes[item.tensor_class] = sizes.get(item.tensor_class, 0.0) + item.size_bytes * num_ranks
+    share = num_ranks / max(1, len(step.rank_classes))  # every class of ranks has its share of the node
+    touched: dict[TensorClass, float] = {}
+    for op in step.operations:
+        if op.kind == Kind.HOST_UPDATE and op.tensor_class == TensorClass.OPTIMIZER_STATES:
+            for tensor_class, size in _UPDATE_BYTES.items():
+                touched[tensor_class] = touched.get(tensor_class, 0.0) + op.num_elements * size * share
+        elif op.kind == Kind.TRANSFER and op.tensor_class is not None:
+            touched[op.tensor_class] = touched.get(op.tensor_class, 0.0) + op.size_bytes * share
+    return {
+        name: Demand(tensor_class=name, size_bytes=size, touched_bytes_per_step=touched.get(name, 0.0))
+        for name, size in sizes.items()
+    }

@@ -1,0 +1,119 @@
+"""Turns entries that name a policy into entries with shares, on one machine, for one job's sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sim.errors import Fault, InputError
+from sim.placement.plan import Entry, Placement
+from sim.placement.policies import EXPLICIT, Demand, TierView, policy
+from sim.records import TensorClass
+from sim.topology.machine import Machine
+
+#: tier kinds that a policy may use unless its options list tiers: memory that CPU and copy engines address
+_MEMORY_KINDS = ("hbm", "gddr", "dram", "lpddr", "cxl", "pmem")
+#: share of writes in the CPU optimizer's traffic (12 of 28 bytes per parameter): how a tier's bandwidth is judged
+_WRITE_SHARE = 0.43
+
+
+def needs_policy(placement: Placement) -> bool:
+    """Whether any entry leaves its shares to a policy."""
+    return any(entry.policy not in EXPLICIT for entry in placement.entries)
+
+
+def resolve(placement: Placement, machine: Machine, demands: Mapping[TensorClass, Demand], device: str) -> Placement:
+    """The placement with every policy answered.
+
+    `demands` holds the bytes of all ranks on the host of `device` per class. Classes that share a policy and its options
+    are placed together, in the order of the entries; explicit entries take their room first. Raises InputError when a
+    policy is unknown, names a tier that is not there, or finds no room.
+    """
+    taken = _explicit_bytes(placement, machine, demands, device)
+    done: dict[int, Entry] = {}
+    for name, options, indices in _together(placement.entries):
+        views = tier_views(machine, device, options, taken)
+        wanted = [demands.get(placement.entries[i].tensor_class) for i in indices]
+        asked = [demand for demand in wanted if demand is not None and demand.size_bytes > 0]
+        shares = policy(name).place(asked, views, options)
+        for demand in asked:
+            for tier, share in shares[demand.tensor_class].items():
+                taken[tier] = taken.get(tier, 0.0) + share * demand.size_bytes
+        for i in indices:
+            entry = placement.entries[i]
+            found = shares.get(entry.tensor_class, {views[0].name: 1.0})
+            done[i] = replace(entry, shares=found, policy="interleave")
+    return replace(placement, entries=tuple(done.get(i, entry) for i, entry in enumerate(placement.entries)))
+
+
+def tier_views(
+    machine: Machine, device: str, options: Mapping[str, object], taken: Mapping[str, float] | None = None
+) -> list[TierView]:
+    """What a policy sees of the tiers near `device`, fastest first; `taken` bytes are no longer free.
+
+    Options `tiers` (a list of names or roles) replaces the default: all DRAM, CXL and persistent memory of the host.
+    """
+    cpu = machine.host_of(device)
+    host = machine.device(cpu).host
+    views = []
+    for name in _candidates(machine, device, options, host):
+        route = machine.access(cpu, name, write_share=_WRITE_SHARE)
+        limits = [machine.channels[channel].bandwidth_per_s / cost for channel, cost in route.uses if cost > 0]
+        bandwidth = min([route.rate_cap_bytes_per_s, *limits])
+        free = machine.tiers[name].capacity_bytes * machine.tiers[name].multiplicity - (taken or {}).get(name, 0.0)
+        views.append(
+            TierView(
+                name=name,
+                free_bytes=max(0.0, free),
+                bandwidth_bytes_per_s=bandwidth,
+                latency_s=machine.latency(cpu, name),
+            )
+        )
+    return sorted(views, key=lambda view: (-view.bandwidth_bytes_per_s, view.name))
+
+
+def _candidates(machine: Machine, device: str, options: Mapping[str, object], host: str) -> list[str]:
+    listed = options.get("tiers")
+    if listed is not None:
+        if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
+            what = f"option tiers is {listed!r}"
+            raise InputError(Fault(what=what, remedy="write a list such as [dram, cxl0]", path="placement.options.tiers"))
+        return list(dict.fromkeys(machine.resolve(str(name), device) for name in listed))
+    own = {machine.memory_tier(gpu) for gpu in machine.gpus()}
+    names = [
+        name
+        for name, tier in machine.tiers.items()
+        if tier.kind in _MEMORY_KINDS and name not in own and machine.device(tier.device).host in ("", host)
+    ]
+    if not names:
+        what = f"machine {machine.name} has no host memory for a placement policy"
+        raise InputError(Fault(what=what, remedy="name the tiers in options.tiers", path="placement.policy"))
+    return names
+
+
+def _explicit_bytes(
+    placement: Placement, machine: Machine, demands: Mapping[TensorClass, Demand], device: str
+) -> dict[str, float]:
+    taken: dict[str, float] = {}
+    for entry in placement.entries:
+        demand = demands.get(entry.tensor_class)
+        if entry.policy in EXPLICIT and demand is not None and entry.layers is None:
+            for tier, share in entry.shares.items():
+                name = machine.resolve(tier, device)
+                taken[name] = taken.get(name, 0.0) + share * demand.size_bytes
+    return taken
+
+
+def _together(entries: Sequence[Entry]) -> Iterable[tuple[str, Mapping[str, object], list[int]]]:
+    """Entries by policy and options, in order of first appearance."""
+    groups: list[tuple[str, Mapping[str, object], list[int]]] = []
+    for i, entry in enumerate(entries):
+        if entry.policy in EXPLICIT:
+            continue
+        for name, options, indices in groups:
+            if name == entry.policy and options == entry.options:
+                indices.append(i)
+                break
+        else:
+            groups.append((entry.policy, entry.options, [i]))
+    return groups
