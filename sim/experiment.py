@@ -6,15 +6,18 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from sim.metrics import Summary, summarise
+import msgspec
+
+from sim.metrics import Summary, TierUse, summarise
 from sim.metrics.claim import verdict_of
 from sim.metrics.inference import InferenceTimes, inference_times
 from sim.metrics.uncertainty import Band, band_of
+from sim.placement.capacity import capacity_plan, needs_sentence, verdict
+from sim.placement.effective import effective_placement
 from sim.placement.plan import Placement
 from sim.records import Program, Replay, Step, TensorClass
 from sim.scenario import Job, Scenario, Trace
 from sim.topology.machine import Machine
-from sim.units import format_bytes
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -40,6 +43,7 @@ class Result:
     reason: str = ""
     offload_penalty: float = 1.0
     penalty_base: str = ""
+    fastest: Summary | None = None  # of the same job with everything in the fastest tier
     inference: InferenceTimes | None = None
     band: Band = field(default_factory=Band)
     assumptions: tuple[str, ...] = ()
@@ -60,7 +64,12 @@ class Result:
             "uncertainty": self.band.around(summary.step_time_s) if fits else None,
             "breakdown_s": summary.breakdown_s if fits else None,
             "tiers": {
-                name: {"capacity_bytes": _finite(tier.capacity_bytes), "peak_bytes": tier.peak_bytes}
+                name: {
+                    "capacity_bytes": tier.capacity_bytes,
+                    "peak_bytes": tier.peak_bytes,
+                    "peak_phase": tier.peak_phase,
+                    "verdict": verdict(tier.peak_bytes, tier.capacity_bytes),
+                }
                 for name, tier in summary.tiers.items()
             },
             "channels": {
@@ -84,10 +93,6 @@ class Result:
         return body
 
 
-def _finite(value: float) -> float | None:
-    return value if value < float("inf") else None
-
-
 def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
     """Simulate one scenario.
 
@@ -98,10 +103,11 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
     step, program = prepare(scenario)
     replay = _replayed(program, scenario)
     summary = summarise(program, replay)
+    summary = msgspec.structs.replace(summary, tiers=_peaks(scenario, summary))
     reasons = _overflows(summary)
     times = _inference(scenario, program, replay)
     seconds = times.total_s if times else summary.step_time_s
-    penalty, base = _penalty(scenario, seconds) if with_penalty else (1.0, "")
+    penalty, base, fastest = _penalty(scenario, seconds) if with_penalty else (1.0, "", None)
     return Result(
         scenario=scenario,
         step=step,
@@ -112,6 +118,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
         reason="; ".join(reasons),
         offload_penalty=penalty,
         penalty_base=base,
+        fastest=fastest,
         inference=times,
         band=band_of(scenario.job.workload),
         assumptions=(*scenario.assumptions, *scenario.machine.assumptions, *step.notes, *program.notes),
@@ -133,7 +140,8 @@ def prepare(scenario: Scenario) -> tuple[Step, Program]:
 
     job = placed(_loaded(scenario.job), scenario.machine)
     step = step_of(job, scenario.machine)
-    return step, lower(step, scenario.machine, job.placement, is_folded=scenario.options.is_folded)
+    placement = effective_placement(job.placement, job.workload)
+    return step, lower(step, scenario.machine, placement, is_folded=scenario.options.is_folded)
 
 
 def placed(job: Job, machine: Machine) -> Job:
@@ -156,10 +164,11 @@ def step_of(job: Job, machine: Machine) -> Step:
     from sim.workload import decode, step
 
     workload = _loaded(job).workload
+    kinds = homes(effective_placement(job.placement, workload), machine)
     if isinstance(workload, Training):
-        return step.generate(workload, homes(job.placement, machine))
+        return step.generate(workload, kinds)
     if isinstance(workload, Inference):
-        return decode.generate(workload, homes(job.placement, machine))
+        return decode.generate(workload, kinds)
     assert isinstance(workload, Step)
     return workload
 
@@ -201,33 +210,47 @@ def _replayed(program: Program, scenario: Scenario) -> Replay:
     return replay(program, level=options.level, backend=options.backend, capacity="observe")
 
 
+def _peaks(scenario: Scenario, summary: Summary) -> dict[str, TierUse]:
+    """Peak of every tier over the whole life of the job: the capacity plan, or the replayed step where that is more."""
+    tiers = dict(summary.tiers)
+    job = scenario.job
+    if not isinstance(job.workload, (Training, Inference)):
+        return tiers
+    for name, need in capacity_plan(job.workload, job.placement, scenario.machine).items():
+        seen = tiers.get(name)
+        if seen is None or need.peak_bytes > seen.peak_bytes:
+            tiers[name] = TierUse(
+                capacity_bytes=need.capacity_bytes,
+                peak_bytes=need.peak_bytes,
+                peak_phase=need.phase,
+                by_class=dict(need.by_class),
+                multiplicity=seen.multiplicity if seen else 1,
+            )
+    return tiers
+
+
 def _overflows(summary: Summary) -> list[str]:
     """One sentence per tier whose peak exceeds its capacity."""
-    found = []
-    for name, tier in summary.tiers.items():
-        if tier.peak_bytes > tier.capacity_bytes:
-            largest = sorted(tier.by_class.items(), key=lambda item: -item[1])[:3]
-            classes = ", ".join(f"{key.replace('_', ' ')} {format_bytes(value)}" for key, value in largest)
-            found.append(
-                f"{name} needs {format_bytes(tier.peak_bytes)} of {format_bytes(tier.capacity_bytes)}, "
-                f"{format_bytes(tier.peak_bytes - tier.capacity_bytes)} too much (largest: {classes})"
-            )
-    return found
+    return [
+        needs_sentence(name, tier.peak_bytes, tier.capacity_bytes, tier.peak_phase, tier.by_class)
+        for name, tier in summary.tiers.items()
+        if tier.peak_bytes > tier.capacity_bytes
+    ]
 
 
-def _penalty(scenario: Scenario, seconds: float) -> tuple[float, str]:
-    """Offload penalty of a job that takes `seconds`, and what it is measured against."""
+def _penalty(scenario: Scenario, seconds: float) -> tuple[float, str, Summary | None]:
+    """Offload penalty of a job that takes `seconds`, what it is measured against, and that run."""
     twin = fastest_twin(scenario)
     if twin is None:
-        return 1.0, "this placement is the fastest tier"
+        return 1.0, "this placement is the fastest tier", None
     _step, program = prepare(twin)
     replay = _replayed(program, dataclasses.replace(twin, options=dataclasses.replace(scenario.options, level="summary")))
     fast = summarise(program, replay)
     times = _inference(twin, program, replay)
     base = "everything in the fastest tier"
-    if _overflows(fast):
+    if _overflows(msgspec.structs.replace(fast, tiers=_peaks(twin, fast))):
         base += ", which does not fit: unbounded capacity is assumed"
-    return seconds / (times.total_s if times else fast.step_time_s), base
+    return seconds / (times.total_s if times else fast.step_time_s), base, fast
 
 
 def fastest_twin(scenario: Scenario) -> Scenario | None:

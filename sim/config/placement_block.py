@@ -34,8 +34,7 @@ _LAYERS = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 def placement_from(raw: object, document: Document, path: NodePath, *, is_optimizer_offloaded: bool = False) -> Placement:
     """A Placement from the block that stands at `path`; `is_optimizer_offloaded` is `optimizer.offload: true`.
 
-    Master weights follow the optimizer states unless they are placed themselves: the update reads both. Raises
-    InputError with every fault; tier names are checked later, against the machine.
+    Raises InputError with every fault; tier names are checked later, against the machine.
     """
     if raw is None:
         raw = {}
@@ -61,8 +60,6 @@ def placement_from(raw: object, document: Document, path: NodePath, *, is_optimi
             entries.append(Entry(tensor_class=TensorClass.OPTIMIZER_STATES, shares={"dram": 1.0}))
     if faults:
         raise InputError(faults)
-    if not any(entry.tensor_class is TensorClass.MASTER_WEIGHTS for entry in entries):
-        entries += [_followed(entry) for entry in entries if entry.tensor_class is TensorClass.OPTIMIZER_STATES]
     return Placement(entries=tuple(entries))
 
 
@@ -100,16 +97,6 @@ def layer_range(raw: object) -> tuple[int, int]:
     if last < first:
         raise ValueError(f"the range of layers {raw!r} is empty, write the smaller number first")
     return first, last
-
-
-def _followed(entry: Entry) -> Entry:
-    return Entry(
-        tensor_class=TensorClass.MASTER_WEIGHTS,
-        shares=entry.shares,
-        policy=entry.policy,
-        layers=entry.layers,
-        options=entry.options,
-    )
 
 
 def _entries(tensor_class: TensorClass, raw: object, document: Document, path: NodePath) -> list[Entry]:

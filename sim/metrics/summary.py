@@ -20,6 +20,7 @@ class ChannelUse(Struct, frozen=True, kw_only=True):
     bytes: float
     utilisation: float
     saturated: float  # share of the step
+    multiplicity: int = 1
 
 
 class TierUse(Struct, frozen=True, kw_only=True):
@@ -28,7 +29,14 @@ class TierUse(Struct, frozen=True, kw_only=True):
     capacity_bytes: float
     peak_bytes: float
     peak_operation: str = ""
+    peak_phase: str = ""
+    multiplicity: int = 1
     by_class: dict[str, float] = msgspec.field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """Peak as a share of the capacity."""
+        return self.peak_bytes / self.capacity_bytes if self.capacity_bytes > 0 else 0.0
 
 
 class Summary(
@@ -89,6 +97,7 @@ def _channel_uses(program: Program, replay: Replay) -> dict[str, ChannelUse]:
             bytes=amount,
             utilisation=min(1.0, utilisation),
             saturated=(total.saturated_s if total else 0.0) / replay.makespan_s,
+            multiplicity=channel.multiplicity,
         )
     return uses
 
@@ -103,5 +112,6 @@ def _tier_uses(program: Program, replay: Replay) -> dict[str, TierUse]:
             peak_bytes=peak.peak_bytes if peak else 0.0,
             peak_operation=peak.operation if peak else "",
             by_class=peak.by_class if peak else {},
+            multiplicity=tier.multiplicity,
         )
     return uses

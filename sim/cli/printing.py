@@ -1,0 +1,202 @@
+"""How a result looks in a terminal: verdict, times, tables. Everything goes to standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sim.units import format_bandwidth, format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from sim.experiment import Result
+
+_MAX_CHANNELS = 12
+_WIDTH = 100
+_MAX_PLACES = 6
+
+
+def console() -> Console:
+    """Standard output; 100 columns when it is not a terminal, so that a log reads like a screen."""
+    width = None if sys.stdout.isatty() else _WIDTH
+    return Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
+
+
+def plain_table(*columns: str, title: str = "") -> Table:
+    """A borderless table: the first column is text, the others are numbers on the right."""
+    table = Table(box=None, pad_edge=False, title=title or None, title_justify="left", title_style="bold", padding=(0, 2, 0, 0))
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", header_style="dim", no_wrap=index > 0)
+    return table
+
+
+def print_result(result: Result, out: Console, *, is_explained: bool = False) -> None:
+    """Everything about one run, in the order in which people ask."""
+    scenario = result.scenario
+    out.print(Text.assemble((scenario.name, "bold"), "  ", _verdict(result)))
+    if scenario.question:
+        out.print(Text(scenario.question.split("\n\n")[0].replace("\n", " "), style="italic"))
+    out.print()
+    out.print(tier_table(result))
+    out.print()
+    _print_times(result, out)
+    out.print()
+    out.print(breakdown_table(result.summary.breakdown_s))
+    out.print()
+    out.print(channel_table(result))
+    if is_explained:
+        out.print()
+        _print_explanation(result, out)
+    for title, notes in (("Assumed", result.assumptions), ("Warnings", result.warnings)):
+        if notes:
+            out.print()
+            out.print(Text(title, style="bold"))
+            for note in grouped(notes):
+                out.print(Text(f"- {note}"))
+
+
+def grouped(notes: Sequence[str]) -> list[str]:
+    """Notes of the form ``<number>: assumed: <why>`` put together by why, the others as they are."""
+    reasons: dict[str, list[str]] = {}
+    for note in dict.fromkeys(notes):
+        where, mark, why = note.partition(": assumed: ")
+        reasons.setdefault(f"assumed, {why}" if mark else note, []).extend([where] if mark else [])
+    lines = []
+    for reason, places in reasons.items():
+        shown = ", ".join(places[:_MAX_PLACES]) + (
+            f" and {len(places) - _MAX_PLACES} more" if len(places) > _MAX_PLACES else ""
+        )
+        lines.append(f"{shown}: {reason}" if places else reason)
+    return lines
+
+
+def _verdict(result: Result) -> Text:
+    return Text("fits", style="bold green") if result.fits else Text("does not fit", style="bold red")
+
+
+def _print_times(result: Result, out: Console) -> None:
+    summary, times = result.summary, result.inference
+    if not result.fits:
+        out.print(Text(f"Does not fit: {result.reason}", style="red"))
+        out.print(Text("With more memory, and all else equal:", style="dim"))
+    seconds = times.total_s if times else summary.step_time_s
+    band = result.band.around(seconds)
+    low, high = format_seconds(float(band["low_s"])), format_seconds(float(band["high_s"]))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    if times:
+        table.add_row("Time to first token", format_seconds(times.time_to_first_token_s))
+        table.add_row("Time per output token", format_seconds(times.time_per_output_token_s))
+        table.add_row("Whole answer", f"{format_seconds(seconds)}  ({low} to {high}; {band['basis']})")
+        table.add_row("Throughput", f"{times.tokens_per_s:,.1f} tokens/s")
+    else:
+        table.add_row("Step time", f"{format_seconds(seconds)}  ({low} to {high}; {band['basis']})")
+        table.add_row("Throughput", f"{summary.tokens_per_s:,.0f} tokens/s")
+        table.add_row("MFU", f"{100 * summary.mfu:.1f} %")
+    table.add_row("Offload penalty", f"{result.offload_penalty:.3g} x  (against {result.penalty_base})")
+    table.add_row("Binds", _binding(result))
+    claim = result.point().get("claim")
+    if claim:
+        table.add_row(f"Claim {claim['id']}", f"{claim['verdict']}: stated {claim['stated']!r}, simulated {claim['simulated']}")
+    out.print(table)
+
+
+def _binding(result: Result) -> str:
+    summary = result.summary
+    if summary.bound_by == "none":
+        return "no single resource (none owns more than 30 % of the critical path)"
+    share = summary.owners_s[summary.bound_by] / summary.step_time_s
+    return f"{summary.bound_by}  ({100 * share:.0f} % of the critical path)"
+
+
+_VERDICTS = {"fits": ("fits", "green"), "tight": ("tight", "yellow"), "does_not_fit": ("does not fit", "red")}
+
+
+def tier_table(result: Result) -> Table:
+    """Peak against capacity for every tier that holds something, over the whole life of the job."""
+    from sim.placement.capacity import verdict
+
+    table = plain_table("Memory tier", "peak", "capacity", "used", "in phase", "verdict")
+    for name, tier in result.summary.tiers.items():
+        if tier.peak_bytes <= 0:
+            continue
+        label = f"{name} (x{tier.multiplicity})" if tier.multiplicity > 1 else name
+        words, style = _VERDICTS[verdict(tier.peak_bytes, tier.capacity_bytes)]
+        sizes = (format_bytes(tier.peak_bytes), format_bytes(tier.capacity_bytes), f"{100 * tier.share:.1f} %")
+        table.add_row(label, *sizes, tier.peak_phase.replace("_", " "), Text(words, style=style))
+    return table
+
+
+def breakdown_table(parts: Mapping[str, float]) -> Table:
+    """Seconds of the slowest rank by what they went into, with a bar."""
+    table = plain_table("Where the step goes", "time", "share")
+    table.add_column("", justify="left")
+    total = sum(parts.values())
+    for key, value in parts.items():
+        if value > 0:
+            bar = Text("█" * max(1, round(30 * value / total)), style="blue")
+            table.add_row(key.replace("_", " "), format_seconds(value), f"{100 * value / total:.1f} %", bar)
+    return table
+
+
+def channel_table(result: Result) -> Table:
+    """The busiest channels: bandwidth, bytes carried, mean utilisation, share of the step at full rate."""
+    table = plain_table("Channel", "bandwidth", "carried", "utilisation", "at its limit")
+    uses = sorted(result.summary.channels.items(), key=lambda item: (-item[1].utilisation, item[0]))
+    uses = [(name, use) for name, use in uses if use.bytes > 0]
+    for name, use in uses[:_MAX_CHANNELS]:
+        label = f"{name} (x{use.multiplicity})" if use.multiplicity > 1 else name
+        row = (format_bandwidth(use.bandwidth_bytes_per_s), format_bytes(use.bytes))
+        table.add_row(label, *row, f"{100 * use.utilisation:.1f} %", f"{100 * use.saturated:.1f} %")
+    if len(uses) > _MAX_CHANNELS:
+        table.add_row(f"and {len(uses) - _MAX_CHANNELS} quieter ones", "", "", "", "")
+    return table
+
+
+def _print_explanation(result: Result, out: Console) -> None:
+    """The critical path: who owns its seconds, and its longest operations."""
+    from sim.metrics.critical_path import critical_path
+
+    table = plain_table("Critical path, by owner", "time", "share")
+    for name, seconds in result.summary.owners_s.items():
+        table.add_row(name, format_seconds(seconds), f"{100 * seconds / result.summary.step_time_s:.1f} %")
+    out.print(table)
+    out.print()
+    by_id = {operation.id: operation for operation in result.program.operations}
+    longest: dict[tuple[str, str], tuple[float, int]] = {}
+    for record in critical_path(result.program, result.replay):
+        operation = by_id[record.id]
+        key = (operation.name.rstrip("0123456789 ") or operation.kind.value, operation.stream)
+        seconds, count = longest.get(key, (0.0, 0))
+        longest[key] = (seconds + record.end_s - record.ready_s, count + 1)
+    table = plain_table("Operations on it", "stream", "count", "time")
+    for (name, stream), (seconds, count) in sorted(longest.items(), key=lambda item: -item[1][0])[:12]:
+        table.add_row(name, stream, str(count), format_seconds(seconds))
+    out.print(table)
+
+
+def print_points(name: str, points: list[dict[str, Any]], out: Console) -> None:
+    """A sweep as one table: parameters, verdict, time, throughput, what binds."""
+    keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
+    table = plain_table(*keys, "verdict", "step time", "tokens/s", "penalty", "binds", title=name)
+    for point in points:
+        cells = [str(point["parameters"].get(key, "")) for key in keys]
+        if not point.get("fits"):
+            table.add_row(*cells, Text(str(point.get("status", "does not fit")).replace("_", " "), style="red"), "", "", "", "")
+            continue
+        seconds = point.get("step_time_s", point.get("time_per_output_token_s"))
+        penalty = point.get("offload_penalty")
+        table.add_row(
+            *cells,
+            Text("fits", style="green"),
+            format_seconds(seconds) if seconds is not None else "",
+            f"{point.get('tokens_per_s') or 0:,.4g}",
+            f"{penalty:.3g} x" if penalty is not None else "",
+            str(point.get("bound_by", "")),
+        )
+    out.print(table)

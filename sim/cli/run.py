@@ -1,0 +1,108 @@
+"""`tiersim run`: simulate scenarios, print the answer, write the results folder."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sim.config import ScenarioFile
+
+
+def command(
+    scenarios: Annotated[list[str], typer.Argument(help="Scenario files or built-in names.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder that gets one results folder per scenario.")] = Path("results"),
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    save_trace: Annotated[Path | None, typer.Option(help="Write the step as a trace file (JSON Lines).")] = None,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Write no pictures.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check every invariant of the replay.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the critical path and who owns it.")] = False,
+) -> int:
+    """Simulate scenarios: does it fit, how fast is a step, what does offload cost, what binds?
+
+    Example: tiersim run a12-reference-box --out results
+    """
+    from sim.config import load_scenario
+
+    files = [load_scenario(name) for name in scenarios]
+    _refuse_equal_names(files)
+    answers: list[dict[str, Any]] = []
+    codes: list[int] = []
+    for file in files:
+        if file.sweep:
+            answer, code = _run_sweep(file, out / file.name, is_json=is_json, has_plots=not no_plots)
+        else:
+            answer, code = _run_one(
+                file, out / file.name, is_json=is_json, has_plots=not no_plots, verify=verify, explain=explain, trace=save_trace
+            )
+        answers.append(answer)
+        codes.append(code)
+    if is_json:
+        import json
+
+        typer.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
+    return max(codes)
+
+
+def _refuse_equal_names(files: list[ScenarioFile]) -> None:
+    from sim.errors import Fault, InputError
+
+    seen: dict[str, str] = {}
+    for file in files:
+        if file.name in seen:
+            what = f"the scenario name {file.name!r} is taken by {seen[file.name]}"
+            raise InputError(Fault(what=what, file=file.document.file, remedy="results would overwrite each other: rename one"))
+        seen[file.name] = file.document.file
+
+
+def _run_one(
+    file: ScenarioFile, folder: Path, *, is_json: bool, has_plots: bool, verify: bool, explain: bool, trace: Path | None
+) -> tuple[dict[str, Any], int]:
+    from dataclasses import replace
+
+    from sim.cli.outputs import write_run
+    from sim.experiment import run
+
+    started = time.process_time(), time.perf_counter()
+    scenario = file.resolve()
+    level = "full" if has_plots or verify else scenario.options.level
+    options = replace(scenario.options, level=level, verify=verify or scenario.options.verify)
+    result = run(replace(scenario, options=options))
+    seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
+    if trace is not None:
+        from sim.interchange.step_file import write_step
+
+        write_step(result.step, trace)
+    if not is_json:
+        from sim.cli.printing import console, print_result
+
+        print_result(result, console(), is_explained=explain)
+    written = write_run(result, file, folder, has_plots=has_plots, seconds=seconds)
+    print(f"{folder}: {', '.join(written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error
+    return {"scenario": file.name, "points": [result.point()]}, 0 if result.fits else 1
+
+
+def _run_sweep(file: ScenarioFile, folder: Path, *, is_json: bool, has_plots: bool) -> tuple[dict[str, Any], int]:
+    from sim.cli.outputs import write_sweep
+    from sim.cli.progress import progress
+    from sim.experiment import run
+
+    started = time.process_time(), time.perf_counter()
+    plan = file.plan
+    points: list[dict[str, Any]] = []
+    with progress(file.name, plan.num_points if plan else 1) as advance:
+        for scenario in file.expand():
+            points.append(run(scenario).point())
+            advance(len(points))
+    seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
+    if not is_json:
+        from sim.cli.printing import console, print_points
+
+        print_points(file.name, points, console())
+    written = write_sweep(points, file, folder, has_plots=has_plots, seconds=seconds)
+    print(f"{folder}: {', '.join(written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error
+    return {"scenario": file.name, "points": points}, 0 if any(point["fits"] for point in points) else 1
