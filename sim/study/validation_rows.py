@@ -25,6 +25,8 @@ FAMILIES = (
     "training_no_offload", "training_moe", "training_offload", "footprint_gpu", "footprint_host", "fit_verdict", "inference",
 )  # fmt: skip
 VERDICTS = ("fits", "tight", "does_not_fit")
+#: metrics that belong to a family of their own, whatever the family of their table
+_OWN_FAMILY = {"gpu_peak": "footprint_gpu", "host_peak": "footprint_host", "verdict": "fit_verdict"}
 
 #: columns that describe a row instead of an input
 _PLAIN = ("id", "sweep", "locate", "confidence", "assumed", "missing", "doubtful")
@@ -136,7 +138,10 @@ def merge(base: Any, change: Any) -> Any:
 
 def set_path(target: dict[str, Any], path: str, value: Any) -> None:
     """Set `a.b.c` in nested mappings, creating what is absent; a scalar in the way is replaced by a mapping."""
-    *parents, last = path.split(".")
+    if path.startswith("topology.set."):  # its keys are dotted paths themselves
+        parents, last = ["topology", "set"], path.removeprefix("topology.set.")
+    else:
+        *parents, last = path.split(".")
     for name in parents:
         inner = target.get(name)
         if not isinstance(inner, dict):
@@ -211,7 +216,7 @@ class _Shared:
             value, verdict = self._value(metric, unit, cell, place)
             yield Row(
                 id=f"{prefix}.{metric}" if has_many else prefix,
-                family=str(self.table.get("family", "")),
+                family=_OWN_FAMILY.get(metric, str(self.table.get("family", ""))),
                 publication=self.publication,
                 document=str(self.table.get("document") or self.data.get("document", "")),
                 metric=metric,

@@ -36,9 +36,10 @@ def test_cells_become_inputs_and_measured_values():
     assert first.id == "some-paper/t1/b4.step_time"
     assert first.measured == pytest.approx(0.25)
     assert first.inputs["workload"]["training"] == {"precision": "bf16", "batch_size": 4}
-    assert first.inputs["topology"] == {"base": "box", "set": {"cpu0": {"memory": {"capacity": "64 GiB"}}}}
+    assert first.inputs["topology"] == {"base": "box", "set": {"cpu0.memory.capacity": "64 GiB"}}
     assert peak.measured == 10 * 2**30
     assert peak.run_key == first.run_key
+    assert (first.family, peak.family) == ("training_no_offload", "footprint_gpu")
     assert second.inputs["workload"]["training"]["batch_size"] == 2  # the table's block over the file's
     assert second.missing == "host memory"
     assert second.run_key != first.run_key

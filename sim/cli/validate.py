@@ -1,0 +1,133 @@
+"""`tiersim validate`: predicted against measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sim.study.validation import Report
+
+
+def command(
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Files or folders of tables; default: the built-in ones.", show_default=False)
+    ] = None,
+    family: Annotated[str, typer.Option(help="Only the rows of this family.")] = "",
+    is_fast: Annotated[bool, typer.Option("--fast", help="Only the guard's subset (seconds instead of minutes).")] = False,
+    worst: Annotated[int, typer.Option(help="Print this many rows with the largest errors.")] = 0,
+    out: Annotated[str, typer.Option(help="Folder for CSV tables and plots; empty = none.")] = "results/validation",
+    reference: Annotated[str, typer.Option(help="Write the summary to this CSV (the committed reference).")] = "",
+    workers: Annotated[int, typer.Option(help="Processes; default one per CPU.")] = 0,
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Run published measurements through the simulator and print the error by family.
+
+    Example: tiersim validate scenarios/validation/collectives
+    """
+    import json
+
+    from sim.config import data_folder
+    from sim.study.validation import run_rows
+    from sim.study.validation_output import chosen_family, to_json
+    from sim.study.validation_rows import read_rows
+
+    rows = read_rows(paths or [data_folder() / "scenarios" / "validation"])
+    if family:
+        rows = [row for row in rows if row.family == chosen_family(family)]
+    if is_fast:
+        rows = [row for row in rows if row.is_fast]
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("predicting", total=None)
+        report = run_rows(
+            rows, num_workers=workers, on_progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    if reference:
+        _write_reference(report, reference, rows_are_fast=is_fast)
+    if out:
+        _write_folder(report, out)
+    if is_json:
+        typer.echo(json.dumps(to_json(report)))
+        return
+    _print_table(report)
+    _print_skipped(report)
+    for outcome in sorted(report.outcomes, key=lambda o: -abs(o.error))[:worst]:
+        typer.echo(f"{100 * outcome.error:+8.1f} %  {outcome.row.id}")
+
+
+def _print_table(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from sim.study.validation_output import to_json
+
+    body = to_json(report)
+    table = Table(title="Error against published measurements (rows weighted, a publication at most 20 % of its family)")
+    for column in ("family", "rows", "median", "p90", "worst", "bias", "±10 %", "±25 %", "rank", "ratio", "skipped"):
+        table.add_column(column, justify="left" if column == "family" else "right")
+    ratios = body["ratios"]["median_abs_error"]
+    overall = {**body["overall"], "rank_correlation": None, "ratio_median_abs_error": ratios, "skipped": len(report.skipped)}
+    for name, s in {**body["families"], "overall": overall}.items():
+        if name == "overall":
+            table.add_section()
+        table.add_row(
+            name.replace("_", " "), str(s["n"]), _percent(s["median_abs_error"]), _percent(s["p90_abs_error"]),
+            _percent(s["worst_abs_error"]), _percent(s["bias"], "+"), _percent(s["within_10"], digits=0),
+            _percent(s["within_25"], digits=0), "" if s["rank_correlation"] is None else f"{s['rank_correlation']:.2f}",
+            _percent(s["ratio_median_abs_error"]), str(s["skipped"]),
+        )  # fmt: skip
+    Console(width=118).print(table)
+    for measured, predicted in report.verdicts.items():
+        counts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in predicted.items())
+        typer.echo(f"measured {measured.replace('_', ' ')}: predicted {counts}")
+
+
+def _print_skipped(report: Report) -> None:
+    reasons: dict[str, int] = {}
+    for item in report.skipped:
+        reasons[item.reason] = reasons.get(item.reason, 0) + 1
+    for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]):
+        typer.echo(f"skipped {count:4d}: {reason}")
+
+
+def _percent(value: float | None, sign: str = "", digits: int = 1) -> str:
+    return "" if value is None else f"{100 * value:{sign}.{digits}f} %"
+
+
+def _write_folder(report: Report, out: str) -> None:
+    from sim.config.results_folder import ResultsFolder
+    from sim.report import validation as pictures
+    from sim.study.validation_output import REFERENCE_COLUMNS, ROW_COLUMNS, reference_lines, row_lines, to_json
+
+    folder = ResultsFolder(out)
+    folder.rows("validation.csv", REFERENCE_COLUMNS, reference_lines(report, "all"))
+    folder.rows("rows.csv", ROW_COLUMNS, row_lines(report))
+    folder.rows(
+        "skipped.csv",
+        ("id", "family", "kind", "reason", "citation"),
+        [(s.row.id, s.row.family, s.kind, s.reason, s.row.citation) for s in report.skipped],
+    )
+    folder.json("validation.json", to_json(report))
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    errors: dict[str, list[float]] = {}
+    for o in report.outcomes:
+        if isinstance(o.predicted, float) and not o.row.verdict:
+            pairs.setdefault(o.row.family, []).append((o.predicted, o.row.measured))
+            errors.setdefault(o.row.family, []).append(o.error)
+    folder.draw("parity.png", lambda path: pictures.parity(pairs, path))
+    folder.draw("errors_by_family.png", lambda path: pictures.errors_by_family(errors, path))
+
+
+def _write_reference(report: Report, path: str, *, rows_are_fast: bool) -> None:
+    from pathlib import Path
+
+    from sim.study.validation import report_of
+    from sim.study.validation_output import REFERENCE_COLUMNS, as_csv, reference_lines
+
+    fast = report_of([o for o in report.outcomes if o.row.is_fast], [s for s in report.skipped if s.row.is_fast])
+    lines = [] if rows_are_fast else reference_lines(report, "all")
+    Path(path).write_text(as_csv(REFERENCE_COLUMNS, [*lines, *reference_lines(fast, "fast")]), encoding="utf-8")

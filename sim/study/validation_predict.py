@@ -1,0 +1,94 @@
+"""What the simulator says about one validation row: a scenario's metric, or a microbenchmark's result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sim.config import scenario_of
+from sim.errors import Fault, InputError
+from sim.experiment import Result, run
+from sim.metrics.phases import phase_seconds
+from sim.scenario import Scenario
+from sim.workload.training import Training
+
+Prediction = float | str
+
+
+def predict(kind: str, inputs: Mapping[str, Any], metrics: Iterable[str], *, file: str = "") -> dict[str, Prediction]:
+    """Metric -> predicted value (SI; "verdict" -> a word) of one set of inputs.
+
+    `kind` is "scenario" or "bench"; relative paths in the inputs start at `file`. Raises InputError for inputs that
+    cannot be simulated or a metric that they do not have.
+    """
+    wanted = list(metrics)
+    if kind == "bench":
+        return _bench(inputs, wanted)
+    times = [metric for metric in wanted if metric not in _MEMORY]
+    scenario = scenario_of({**inputs, "name": "validation"}, file=file).resolve()
+    found: dict[str, Prediction] = {}
+    if times:
+        result = run(scenario, with_penalty=False)
+        found |= {metric: _of_result(result, metric) for metric in times}
+    if len(times) < len(wanted):
+        found |= _memory(scenario, [metric for metric in wanted if metric in _MEMORY])
+    return found
+
+
+#: metrics that the memory plan answers without a replay
+_MEMORY = ("gpu_peak", "host_peak", "verdict")
+
+
+def _of_result(result: Result, metric: str) -> float:
+    summary, workload = result.summary, result.scenario.job.workload
+    if metric in ("forward", "backward", "update"):
+        return phase_seconds(result.program, result.replay).get(metric, 0.0)
+    if metric == "step_time":
+        return summary.step_time_s
+    if metric == "tokens_per_s":
+        return result.inference.tokens_per_s if result.inference else summary.tokens_per_s
+    if isinstance(workload, Training):
+        return _of_training(result, workload, metric)
+    times = result.inference
+    if times is not None:
+        if metric == "decode_tokens_per_s":
+            return times.decode_tokens_per_s
+        if metric == "time_to_first_token":
+            return times.time_to_first_token_s
+        if metric == "time_per_output_token":
+            return times.time_per_output_token_s
+        if metric == "prefill_tokens_per_s":
+            return workload.prompt_length * workload.batch_size / times.time_to_first_token_s  # type: ignore[union-attr]
+    raise InputError(Fault(what=f"no metric {metric!r} for this workload"))
+
+
+def _of_training(result: Result, training: Training, metric: str) -> float:
+    summary, split = result.summary, training.parallelism
+    num_ranks = split.data * split.tensor * split.pipeline * split.context
+    if metric == "tokens_per_s_per_gpu":
+        return summary.tokens_per_s / num_ranks
+    if metric == "samples_per_s":
+        return summary.tokens_per_s / training.sequence_length
+    if metric == "tflops_per_gpu":
+        return result.step.model_flops / summary.step_time_s / num_ranks
+    if metric == "hardware_tflops_per_gpu":
+        recompute = 4 / 3 if training.checkpointing.active and training.checkpointing.mode == "full" else 1.0
+        return recompute * result.step.model_flops / summary.step_time_s / num_ranks
+    raise InputError(Fault(what=f"no metric {metric!r} for training"))
+
+
+def _memory(scenario: Scenario, metrics: Iterable[str]) -> dict[str, Prediction]:
+    result = run(scenario, with_penalty=False)
+    machine, tiers = result.scenario.machine, result.summary.tiers
+    gpu = machine.gpus()[0]
+    own, host = machine.memory_tier(gpu), machine.resolve("dram", gpu)
+    values: dict[str, Prediction] = {
+        "gpu_peak": tiers[own].peak_bytes,
+        "host_peak": tiers[host].peak_bytes,
+        "verdict": "fits" if result.fits else "does_not_fit",
+    }
+    return {metric: values[metric] for metric in metrics}
+
+
+def _bench(inputs: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, Prediction]:
+    raise InputError(Fault(what=f"unknown benchmark {inputs.get('benchmark')!r} for {list(metrics)}"))

@@ -1,0 +1,111 @@
+"""Running rows: one run per set of inputs, skips with reasons, verdicts, sweeps, the reference and its guard."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sim.config import parse_yaml
+from sim.errors import InputError
+from sim.study import validation, validation_output
+from sim.study.validation_rows import rows_of
+
+TABLE = """
+publication: some-paper
+document: "Some paper, 2026"
+tables:
+  - id: t
+    family: copies
+    bench: {topology: box, benchmark: copy}
+    columns: [id, size, sweep, missing, doubtful, is_wrong, "= bandwidth [GB/s]", "= time [s]"]
+    rows:
+      - [a, 1, s, null, null, null, 10, 1]
+      - [b, 2, s, null, null, null, 20, null]
+      - [c, 3, s, null, null, null, 40, null]
+      - [d, 4, null, clock, null, null, 10, null]
+      - [e, 5, null, null, odd, null, 10, null]
+      - [f, 6, null, null, null, true, 10, null]
+  - id: v
+    family: fit_verdict
+    scenario: {topology: box}
+    columns: [id, workload.x, "= verdict"]
+    rows:
+      - [fits, 1, fits]
+      - [tight, 2, fits]
+      - [oom, 3, does_not_fit]
+      - [false-fit, 4, does_not_fit]
+"""
+VERDICTS = {1: "fits", 2: "tight", 3: "does_not_fit", 4: "fits"}
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    seen = []
+
+    def predict(kind, inputs, metrics, *, file):
+        seen.append(inputs)
+        if inputs.get("is_wrong"):
+            raise InputError("no such box")
+        if kind == "scenario":
+            return {"verdict": VERDICTS[inputs["workload"]["x"]]}
+        return {"bandwidth": 11e9 * 2 ** (inputs["size"] - 1), "time": 2.0}
+
+    monkeypatch.setattr(validation, "predict", predict)
+    return seen
+
+
+@pytest.fixture
+def report(calls):
+    return validation.run_rows(rows_of(parse_yaml(TABLE, "t.yaml")), num_workers=1)
+
+
+def test_one_run_answers_all_values_of_a_row(calls, report):
+    assert len([inputs for inputs in calls if inputs.get("size") == 1]) == 1
+    assert [o.row.id for o in report.outcomes][:3] == [
+        "some-paper/t/a.bandwidth",
+        "some-paper/t/a.time",
+        "some-paper/t/b.bandwidth",
+    ]
+    assert report.outcomes[1].error == pytest.approx(1.0)
+
+
+def test_what_is_not_predicted_has_its_reason(report):
+    assert [(s.row.id[-11:-10], s.kind, s.reason) for s in report.skipped] == [
+        ("d", "missing", "the source lacks: clock"),
+        ("e", "doubtful", "doubtful data: odd"),
+        ("f", "refused", "InputError: no such box"),
+    ]
+
+
+def test_verdicts_count_tight_as_fits(report):
+    assert report.verdicts == {"fits": {"fits": 2}, "does_not_fit": {"does_not_fit": 1, "fits": 1}}
+    assert report.families["fit_verdict"].unweighted_p90_abs_error == 1.0
+    assert validation.verdict_accuracy(report) == 0.75
+
+
+def test_sweeps_compare_ratios(report):
+    (sweep,) = [s for s in report.sweeps if s.name.endswith("bandwidth")]
+    assert sweep.ratio_errors == (pytest.approx(0), pytest.approx(0))
+    assert sweep.rank_correlation == pytest.approx(1)
+
+
+def test_json_is_finite_and_complete(report):
+    body = json.loads(json.dumps(validation_output.to_json(report), allow_nan=False))
+    assert set(body) == {"overall", "families", "verdicts", "ratios", "rows", "skipped"}
+    assert body["overall"]["n"] == 4  # verdicts are not relative errors
+    assert body["rows"][0] == {
+        "id": "some-paper/t/a.bandwidth", "family": "copies", "predicted": 11e9, "measured": 10e9, "unit": "GB/s",
+        "error": pytest.approx(0.1),
+    }  # fmt: skip
+
+
+def test_the_guard_allows_one_point_and_no_more(report, tmp_path: Path):
+    path = tmp_path / "reference.csv"
+    lines = validation_output.reference_lines(report, "fast")
+    path.write_text(validation_output.as_csv(validation_output.REFERENCE_COLUMNS, lines))
+    reference = validation_output.read_reference(path)
+    assert validation_output.grown(report, "fast", reference) == []
+    median = report.families["copies"].median_abs_error
+    assert validation_output.grown(report, "fast", {("fast", "copies"): median - 0.0099}) == []
+    (sentence,) = validation_output.grown(report, "fast", {("fast", "copies"): median - 0.0101})
+    assert sentence.startswith("copies: median error")
