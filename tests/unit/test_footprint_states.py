@@ -82,11 +82,11 @@ def test_logits_by_kind_of_loss() -> None:
     def size(loss: str, **fields: object) -> float:
         return logits_bytes(Training(model=shape, framework="pytorch", loss=loss, **fields))  # type: ignore[arg-type]
 
-    assert size("full") == 12 * num
+    assert size("full") == 14 * num
     assert size("fused") == 4 * num
     assert size("chunked", loss_chunks=5) == pytest.approx((2 + 2) * num)
     assert size("fused_linear") == 0
-    assert size("full", parallelism=Parallelism(tensor=4)) == 3 * num
+    assert size("full", parallelism=Parallelism(tensor=4)) == 3.5 * num
 
 
 def test_pinned_buffers_round_up_to_a_power_of_two() -> None:

@@ -64,7 +64,7 @@ def _of_stage(training: Training, homes: Mapping[TensorClass, Shares], stage: in
     sizes = state_bytes(training, rank, how)
     terms = (
         *gpu_states(training, rank, how, homes),
-        *gpu_buffers(training, rank, how, sizes, homes),
+        *gpu_buffers(training, rank, how, sizes, homes, stage_activations(training, homes, stage)),
         *gpu_activations(training, how, homes, stage),
         *HostTerms(training, rank, how, sizes, homes, stage),
     )

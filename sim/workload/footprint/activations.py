@@ -45,6 +45,24 @@ def element_bytes(training: Training) -> float:
 
 
 @lru_cache(maxsize=1024)
+def selected_activations(training: Training, is_moe: bool = False) -> float:
+    """Bytes of one layer kept under selective recomputation.
+
+    Megatron recomputes the attention scores only; torchtitan keeps the layer input, the attention result and every
+    second matrix product (torchtitan/distributed/activation_checkpoint.py, policy "op").
+    """
+    sizes = layer_activations(training, is_moe)
+    if behaviour(training).selective == "scores":
+        return sizes.saved - sizes.core
+    shape, parallelism = training.model, training.parallelism
+    _, k, _, o = head_widths(shape)
+    inner = shape.ffn if not is_moe else shape.shared_expert_ffn + shape.experts_per_token * shape.expert_ffn
+    split = parallelism.tensor if parallelism.sequence_parallel else 1
+    kept = 2 * shape.hidden / split + (2 * o + k + inner) / parallelism.tensor
+    return min(sizes.saved, tokens(training) * element_bytes(training) * kept)
+
+
+@lru_cache(maxsize=1024)
 def layer_activations(training: Training, is_moe: bool = False) -> LayerActivations:
     """Activation bytes of one dense or mixture-of-experts layer of the job, per rank and micro-batch."""
     how = behaviour(training)
@@ -81,15 +99,9 @@ def _per_token(training: Training, how: Behaviour, is_moe: bool) -> tuple[float,
     inner = _inner(training, is_trained or "down" in needed)
     if not is_moe:
         return whole, split + inner * shape.ffn
-    visited = shape.experts_per_token
-    routed = visited * (inner * shape.expert_ffn / training_split(training) + 2 * h)
-    return whole + routed, split + inner * shape.shared_expert_ffn
-
-
-def training_split(training: Training) -> float:
-    """Tensor ranks that split one expert (1 when the expert group itself spans the tensor ranks)."""
-    parallelism = training.parallelism
-    return 1.0 if parallelism.expert > parallelism.data * parallelism.context else float(parallelism.tensor)
+    # each tensor rank dispatches its part of the tokens, permuted copies in and out; balanced experts
+    routed = shape.experts_per_token * (inner * shape.expert_ffn + 2 * h)
+    return whole, split + inner * shape.shared_expert_ffn + routed
 
 
 def _inner(training: Training, has_down_input: bool) -> float:
@@ -128,8 +140,9 @@ def checkpoint_plan(training: Training, num_layers: int) -> tuple[int, int]:
 def logits_bytes(training: Training) -> float:
     """Peak bytes of logits and loss of one micro-batch on a rank of the last stage.
 
-    full: 2 B logits, 4 B upcast, softmax and its gradient; fused: in place; chunked: the logits and one chunk at a time;
-    fused_linear: never materialised. Tensor ranks split the vocabulary.
+    full: 2 B logits, then in fp32 the softmax, its gradient and the gradient of the logits (14 B; 10 B where the framework
+    works in place); fused: in place; chunked: the logits and one chunk at a time; fused_linear: never
+    materialised. Tensor ranks split the vocabulary.
     """
     how = behaviour(training)
     e = element_bytes(training)

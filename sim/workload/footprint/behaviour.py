@@ -41,11 +41,11 @@ class Behaviour:
     norm_copy_bytes: float = 0.0  # per token, hidden element and norm: fp32 copies kept by eager norms
     score_saved_bytes: float = 2.0  # per attention score kept for backward (eager attention, no dropout)
     score_live_bytes: float = 4.0  # per attention score while one layer computes
-    logit_bytes: float = 12.0  # per logit at the loss (full, eager)
-    keeps_logits: bool = False  # logits outlive the loss: still there when the last layer's backward runs
+    selective: Literal["scores", "operations"] = "scores"  # what selective recomputation drops, keeps
+    logit_bytes: float = 14.0  # per logit at the loss (full, eager)
     # host
     host_rank_bytes: float = 3.5 * GIB  # interpreter, CUDA runtime, libraries: resident per rank
-    host_base_bytes: float = 2.0 * GIB  # operating system and services
+    host_base_bytes: float = 8.0 * GIB  # operating system, services, page tables: once per host; assumed
     host_master_extra_bytes: float = 0.0  # per parameter kept besides, in some versions
     rounds_pinned: bool = True  # page-locked buffers take the next power of two
     load: Literal["all", "first", "sharded"] = "all"  # ranks that build a full copy of the weights on the host
@@ -101,7 +101,6 @@ _HF_TRAINER = Behaviour(
     norm_copy_bytes=4.0,
     score_saved_bytes=6.0,
     score_live_bytes=12.0,
-    logit_bytes=14.0,
     load="all",
 )
 
@@ -115,11 +114,11 @@ BEHAVIOURS: dict[str, Behaviour] = {
         _FSDP,
         _TORCHTUNE,
         _HF_TRAINER,
-        replace(_FSDP, name="torchtitan", load="sharded"),
+        replace(_FSDP, name="torchtitan", load="sharded", selective="operations"),
         replace(_FSDP, name="llm-foundry"),
         replace(_MEGATRON, name="nemo"),
         replace(_MEGATRON, name="megatron-bridge"),
-        replace(_DEEPSPEED, name="megatron-deepspeed", logit_bytes=10.0, keeps_logits=True),
+        replace(_DEEPSPEED, name="megatron-deepspeed", logit_bytes=10.0, host_master_extra_bytes=4.0),
         replace(_PYTORCH, name="ddp"),
     )
 }

@@ -9,6 +9,7 @@ from sim.workload.footprint.behaviour import Behaviour
 from sim.workload.footprint.counts import RankParameters
 from sim.workload.footprint.homes import Homes, gpu_share
 from sim.workload.footprint.ledger import FROM_INIT, Term
+from sim.workload.footprint.residency import StageActivations
 from sim.workload.footprint.states import StateBytes
 from sim.workload.training import Training
 
@@ -16,10 +17,12 @@ _PASSES = ("forward", "loss", "backward", "backward_end")
 _BACKWARD = ("backward", "backward_end")
 
 
-def gpu_buffers(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
+def gpu_buffers(
+    training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes, activations: StageActivations
+) -> Iterator[Term]:
     """Everything on the GPU that is neither state nor activation."""
     yield from _live_weights(training, rank, how, homes)
-    yield from _gradient_buffers(training, rank, how, sizes, homes)
+    yield from _gradient_buffers(training, rank, how, sizes, homes, activations)
     yield from _update_buffers(training, rank, how, sizes, homes)
 
 
@@ -42,15 +45,18 @@ def _live_weights(training: Training, rank: RankParameters, how: Behaviour, home
     elif how.scheme == "autocast" and training.precision != "fp32" and training.adapter.type == "none":
         yield _buffer("16-bit copies of weights", TensorClass.WEIGHTS, 2.0, rank.total, _PASSES)
     if training.adapter.type == "qlora":
-        yield _buffer("dequantised layer matrix", TensorClass.BUFFERS, 2.0, rank.largest, _PASSES)
+        yield _buffer("dequantised layer matrix", TensorClass.BUFFERS, 2.0, rank.largest_linear, _PASSES)
     if training.precision in ("fp8", "mxfp8", "nvfp4") and how.name.startswith(("megatron", "nemo")):
         yield _buffer("8-bit weights and transposes", TensorClass.WEIGHTS, 2.0, rank.total, _PASSES)
 
 
 def _gradient_buffers(
-    training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes
+    training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes, activations: StageActivations
 ) -> Iterator[Term]:
-    """Buckets, copies while one is reduced or leaves for the host, and gradients that were not reduced yet."""
+    """Buckets, copies while one is reduced or leaves for the host, and gradients that were not reduced yet.
+
+    A bucket is reduced when it is full; by then the layers that filled it have given their activations back.
+    """
     if not rank.trained:
         return
     stage = training.parallelism.zero_stage
@@ -61,7 +67,9 @@ def _gradient_buffers(
         buckets = how.num_buckets if stage == 3 else max(how.num_buckets, 2 if stage == 2 else 1)
         yield _buffer("gradient bucket", TensorClass.BUFFERS, 2.0 * buckets, bucket, FROM_INIT)
         copy = how.reduce_copy_bytes + (2.0 if is_away else 0.0)
-        yield _buffer("copies of a bucket being reduced", TensorClass.BUFFERS, copy, bucket, _BACKWARD)
+        freed = activations.kept * min(1.0, max(0.0, bucket - rank.head) / max(rank.layer, 1.0) / rank.layers)
+        number = max(0.0, bucket - freed / copy)
+        yield _buffer("copies of a bucket being reduced", TensorClass.BUFFERS, copy, number, _BACKWARD)
         yield _buffer("gradients of one layer", TensorClass.GRADIENTS, 2.0, min(rank.layer, rank.trained), _BACKWARD)
         yield _buffer("gradient of the output embedding", TensorClass.GRADIENTS, 2.0, min(rank.head, rank.trained), ("loss",))
     elif is_moved and training.adapter.type == "none":
@@ -98,7 +106,7 @@ def _update_buffers(
         yield _buffer("bucket of the weight all-gather", TensorClass.BUFFERS, 2.0, number, ("update",))
     if share < 1 and (training.optimizer.gpu_fraction or training.optimizer.swap_through_gpu):
         number = min(sub_group, sizes.updated)
-        yield _buffer("staging of sub-groups updated on the GPU", TensorClass.BUFFERS, 16.0, number, FROM_INIT)
+        yield _buffer("staging of sub-groups updated on the GPU", TensorClass.BUFFERS, 12.0, number, FROM_INIT)
 
 
 def _buffer(name: str, kind: TensorClass, each: float, number: float, when: tuple[str, ...]) -> Term:

@@ -14,8 +14,8 @@ from sim.workload.training import Training
 class RankParameters:
     """Parameters of one rank (counts). `dense` is replicated over all data-parallel ranks, `routed` over fewer.
 
-    `largest_layer` is the largest transformer block, `head` the output embedding (also when tied), `largest` the largest
-    single matrix. `frozen` of them receive no gradient; `adapter` are the trained adapters, on top.
+    `largest_layer` is the largest transformer block, `head` the output embedding (also when tied), `largest_linear` the
+    largest matrix of a block. `frozen` of them receive no gradient; `adapter` are the trained adapters, on top.
     """
 
     dense: float
@@ -24,7 +24,7 @@ class RankParameters:
     layer: float
     head: float
     embedding: float
-    largest: float
+    largest_linear: float
     num_shards: int
     num_routed_shards: int
     trained_dense: float
@@ -80,8 +80,6 @@ def rank_parameters(training: Training, stage: int) -> RankParameters:
     num_moe = sum(is_moe_layer(shape, layer) for layer in layers)
     num_dense = len(layers) - num_moe
     tensor, expert = parallelism.tensor, parallelism.expert
-    is_wide = expert > parallelism.data * parallelism.context  # the expert group spans tensor ranks
-    expert_split = expert if is_wide else expert * tensor
     moe_rest = count.moe_layer - count.experts * count.expert
     body = num_dense * count.dense_layer + num_moe * moe_rest
     head = shape.vocabulary * shape.hidden / tensor
@@ -91,23 +89,24 @@ def rank_parameters(training: Training, stage: int) -> RankParameters:
     if is_last and shape.tied_embeddings and stage > 0:
         tail += head  # the last stage keeps its own copy of the tied embedding
     dense = body / tensor + embedding + tail
-    routed = num_moe * count.experts * count.expert / expert_split
+    routed = num_moe * count.experts * count.expert / expert  # experts are whole on their rank, not split over tensor ranks
     everyone = parallelism.data * parallelism.context
-    replicas = max(1, everyone * tensor // expert if is_wide else everyone // expert)
+    replicas = max(1, everyone * tensor // expert)
     shards = num_shards(training)
     share = _trained_share(training, len(layers))
     adapter = _adapter(training, len(layers)) / tensor
     linear = body - len(layers) * count.norm - num_moe * count.router
     has_adapter = training.adapter.type != "none"
-    layer = max(count.dense_layer if num_dense else 0.0, moe_rest + count.experts * count.expert / expert if num_moe else 0.0)
+    experts = count.experts * count.expert / expert if num_moe else 0.0
+    layer = max(count.dense_layer / tensor if num_dense else 0.0, moe_rest / tensor + experts)
     return RankParameters(
         dense=dense,
         routed=routed,
         layers=len(layers),
-        layer=layer / tensor,
+        layer=layer,
         head=head if is_last else 0.0,
         embedding=embedding,
-        largest=_largest(shape) / tensor,
+        largest_linear=_largest(shape) / tensor,
         num_shards=shards,
         num_routed_shards=max(1, min(replicas, shards)),
         trained_dense=0.0 if has_adapter else dense * share if share < 1 else dense,
@@ -126,9 +125,9 @@ def _trained_share(training: Training, layers: int) -> float:
 
 
 def _largest(shape: ModelShape) -> float:
-    """Elements of the largest single matrix."""
+    """Elements of the largest matrix of a transformer block."""
     width = max(shape.ffn if num_moe_layers(shape) < shape.layers else 0, shape.expert_ffn, query_width(shape))
-    return float(max(width * shape.hidden, shape.vocabulary * shape.hidden))
+    return float(width * shape.hidden)
 
 
 def adapter_targets(training: Training) -> frozenset[str]:

@@ -85,8 +85,12 @@ class HostTerms:
     def _optimizer(self) -> Iterator[Term]:
         """Master weights from init, moments from the first update; sub-groups are separate, unpinned tensors."""
         sizes = self.sizes
-        yield from self._placed("master weights", TensorClass.MASTER_WEIGHTS, sizes.master * sizes.updated, FROM_INIT)
-        yield from self._placed("optimizer states", TensorClass.OPTIMIZER_STATES, sizes.states * sizes.updated, FROM_FIRST_STEP)
+        # states that the GPU updates are page-locked, tensor by tensor, so that copies can run beside the CPU
+        optimizer = self.training.optimizer
+        factor = self._rounding(4.0) if optimizer.gpu_fraction or optimizer.swap_through_gpu else 1.0
+        master, states = factor * sizes.master * sizes.updated, factor * sizes.states * sizes.updated
+        yield from self._placed("master weights", TensorClass.MASTER_WEIGHTS, master, FROM_INIT)
+        yield from self._placed("optimizer states", TensorClass.OPTIMIZER_STATES, states, FROM_FIRST_STEP)
         extra = self.how.host_master_extra_bytes * sizes.updated * self._share(TensorClass.OPTIMIZER_STATES, "dram")
         yield self._term("second copy of master weights", TensorClass.MASTER_WEIGHTS, "dram", extra, FROM_FIRST_STEP)
         if self._share(TensorClass.OPTIMIZER_STATES, "nvme"):
@@ -160,6 +164,10 @@ class HostTerms:
 
     def _share(self, kind: TensorClass, tier: str) -> float:
         return self.homes[kind].get(tier, 0.0)
+
+    def _rounding(self, element: float) -> float:
+        """Factor by which page-locking one sub-group tensor of `element` bytes grows it."""
+        return self._pinned(element * self.sub_group) / (element * self.sub_group)
 
     def _pinned(self, size: float) -> float:
         return pinned_bytes(size, is_pinned=self.is_pinned, is_rounded=self.is_rounded)

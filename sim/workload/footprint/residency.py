@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sim.records import TensorClass
-from sim.workload.footprint.activations import checkpoint_plan, element_bytes, layer_activations, logits_bytes, tokens
+from sim.workload.footprint.activations import (
+    checkpoint_plan,
+    element_bytes,
+    layer_activations,
+    logits_bytes,
+    selected_activations,
+    tokens,
+)
 from sim.workload.footprint.behaviour import Behaviour
 from sim.workload.footprint.counts import is_moe_layer, stage_layers
 from sim.workload.footprint.homes import Homes
@@ -65,13 +72,14 @@ def stage_activations(training: Training, homes: Homes, stage: int) -> StageActi
     is_selective = training.checkpointing.active and training.checkpointing.mode == "selective"
     for position, layer in enumerate(layers):
         sizes = layer_activations(training, is_moe_layer(training.model, layer))
-        block = max(block, sizes.live + (sizes.core if is_selective else 0.0))
+        selected = selected_activations(training, is_moe_layer(training.model, layer)) if is_selective else sizes.saved
+        block = max(block, sizes.live + sizes.saved - selected)
         if position < recomputed:
             size = sizes.checkpoint if position % interval == 0 else 0.0
             leaves = training.checkpointing.offload or (to_host and size > 0)
             block = max(block, sizes.saved * interval + sizes.live)
         else:
-            size = sizes.saved - (sizes.core if is_selective else 0.0)
+            size = selected
             leaves = layer in moved or (to_host and not training.checkpointing.offload)
         if leaves and size > 0:
             away, num_away, largest = away + size, num_away + 1, max(largest, size)
@@ -102,13 +110,12 @@ def gpu_activations(training: Training, how: Behaviour, homes: Homes, stage: int
     split = training.parallelism.tensor if training.parallelism.sequence_parallel else 1
     final = tokens(training) * training.model.hidden * (2 * element_bytes(training) + how.norm_copy_bytes) / split
     yield _term("final norm", final, ("loss", "backward"))
-    when = ("loss", "backward") if how.keeps_logits else ("loss",)
     yield Term(
         name="logits and loss",
         tensor_class=TensorClass.LOGITS,
         tier="gpu",
         size_bytes=logits_bytes(training),
-        moments=when,
+        moments=("loss",),
         formula=f"{tokens(training):.0f} tokens x {training.model.vocabulary} / {training.parallelism.tensor} x "
         f"{logits_bytes(training) / (tokens(training) * training.model.vocabulary / training.parallelism.tensor):.3g} B",
     )
