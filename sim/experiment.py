@@ -48,6 +48,8 @@ class Result:
     band: Band = field(default_factory=Band)
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    jobs: tuple[Result, ...] = ()  # of a scenario with several jobs: one each, from the one simulation they share
+    contention: float = 1.0  # of a job: its time beside the others / its time alone
 
     def point(self) -> dict[str, Any]:
         """The point as `--json` and `summary.json` show it: stable names, SI units."""
@@ -86,6 +88,10 @@ class Result:
                 "tokens_per_s": times.tokens_per_s if fits else None,
                 "uncertainty": self.band.around(times.total_s) if fits else None,
             }
+        if self.jobs:
+            body["jobs"] = {
+                result.scenario.job.name: result.point() | {"contention": result.contention} for result in self.jobs
+            }
         if not fits:
             body |= {"reason": self.reason, "step_time_if_it_fitted_s": summary.step_time_s}
         if self.scenario.claim:
@@ -100,6 +106,10 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
     InputError for a scenario that no machine can run, InternalError for an impossible result.
     """
     scenario = dataclasses.replace(scenario, jobs=tuple(_loaded(job) for job in scenario.jobs))
+    if len(scenario.jobs) > 1:
+        return _run_together(scenario)
+    if scenario.job.host:
+        scenario = _on_host(scenario, scenario.job)
     step, program = prepare(scenario)
     replay = _replayed(program, scenario)
     summary = summarise(program, replay)
@@ -124,6 +134,57 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
         assumptions=(*scenario.assumptions, *scenario.machine.assumptions, *step.notes, *program.notes),
         warnings=scenario.machine.warnings,
     )
+
+
+def _on_host(scenario: Scenario, job: Job) -> Scenario:
+    """The scenario of one job alone on its own host's view of the machine."""
+    from sim.topology.view import host_view
+
+    hosts = scenario.machine.hosts()
+    host = job.host or hosts[0]
+    machine = host_view(scenario.machine, host) if len(hosts) > 1 or job.host else scenario.machine
+    return dataclasses.replace(scenario, machine=machine, jobs=(dataclasses.replace(job, host="", start_s=0.0),))
+
+
+def _run_together(scenario: Scenario) -> Result:
+    """All jobs of the scenario in one simulation; the result holds one result per job."""
+    from sim.program.merge import Part, merge, of_job
+
+    alone = [_on_host(scenario, job) for job in scenario.jobs]
+    prepared = [prepare(item) for item in alone]
+
+    def parts() -> list[Part]:
+        rows = zip(scenario.jobs, prepared, strict=True)
+        return [Part(name=job.name, program=program, start_s=job.start_s) for job, (_, program) in rows]
+
+    try:
+        program = merge(parts(), scenario.name)
+    except InputError:  # ranks that share a channel with another job are no longer alike: write each by itself
+        unfolded = dataclasses.replace(scenario.options, is_folded=False)
+        prepared = [prepare(dataclasses.replace(item, options=unfolded)) for item in alone]
+        program = merge(parts(), scenario.name)
+    replay = _replayed(program, scenario)
+    results = []
+    for part, item, (step, own) in zip(parts(), alone, prepared, strict=True):
+        seen = of_job(part, replay)
+        single = run(item)
+        summary, times = summarise(own, seen), _inference(item, own, seen)
+        base = single.inference.total_s if single.inference else single.summary.step_time_s
+        contention = (times.total_s if times else summary.step_time_s) / base
+        results.append(
+            dataclasses.replace(
+                single, step=step, program=own, replay=seen, summary=summary, inference=times, contention=contention,
+                offload_penalty=single.offload_penalty * contention,
+                scenario=dataclasses.replace(item, jobs=(dataclasses.replace(item.job, name=part.name),)),
+            )
+        )  # fmt: skip
+    whole = summarise(program, replay)
+    reasons = _overflows(whole)
+    return dataclasses.replace(
+        results[0], scenario=scenario, program=program, replay=replay, summary=whole, inference=None, fits=not reasons,
+        reason="; ".join(reasons), offload_penalty=max(result.offload_penalty for result in results),
+        penalty_base="the slowest job", jobs=tuple(results), contention=max(result.contention for result in results),
+    )  # fmt: skip
 
 
 def _inference(scenario: Scenario, program: Program, replay: Replay) -> InferenceTimes | None:

@@ -1,0 +1,133 @@
+"""Several jobs in one simulation: their programs side by side, sharing the channels and tiers that have one name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from sim.errors import InputError
+from sim.records import Channel, ChannelTotal, Kind, Operation, Program, Replay, Stream, Tier
+
+#: between the name of a job and the name of its stream or operation
+SEPARATOR = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One job's program and when it starts."""
+
+    name: str
+    program: Program
+    start_s: float = 0.0
+
+
+def merge(parts: Sequence[Part], name: str) -> Program:
+    """One program of all jobs; streams and operations are prefixed with the job's name.
+
+    Channels and tiers of one name are one thing. Raises InputError when a job folded a channel that another one uses:
+    its members would no longer be alike (lower the jobs unfolded then).
+    """
+    channels: dict[str, Channel] = {}
+    tiers: dict[str, Tier] = {}
+    for part in parts:
+        for channel in part.program.channels:
+            if channel.name in channels and (channels[channel.name] != channel or channel.multiplicity > 1):
+                raise InputError(f"jobs share channel {channel.name!r}, of which {part.name!r} folds several into one")
+            channels[channel.name] = channel
+        for tier in part.program.tiers:
+            if tier.name in tiers and (tiers[tier.name] != tier or tier.multiplicity > 1):
+                raise InputError(f"jobs share tier {tier.name!r}, of which {part.name!r} folds several into one")
+            tiers[tier.name] = tier
+    return Program(
+        name=name,
+        channels=tuple(channels[key] for key in sorted(channels)),
+        tiers=tuple(tiers[key] for key in sorted(tiers)),
+        streams=tuple(stream for part in parts for stream in _streams(part)),
+        operations=tuple(operation for part in parts for operation in _operations(part)),
+        resident=tuple(item for part in parts for item in part.program.resident),
+        model_flops=sum(part.program.model_flops for part in parts),
+        num_tokens=sum(part.program.num_tokens for part in parts),
+        peak_flops_per_s=sum(part.program.peak_flops_per_s for part in parts),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.program.notes)),
+    )
+
+
+def of_job(part: Part, replay: Replay) -> Replay:
+    """What the merged replay says of one job: its operations, timed from its start, and its own bytes on each channel.
+
+    Tiers are those of the whole simulation: memory is shared. Busy and saturated seconds of a channel are everybody's,
+    at most the job's own span.
+    """
+    prefix = part.name + SEPARATOR
+    records = tuple(
+        replace(
+            record,
+            id=record.id.removeprefix(prefix),
+            ready_s=max(0.0, record.ready_s - part.start_s),
+            start_s=max(0.0, record.start_s - part.start_s),
+            end_s=max(0.0, record.end_s - part.start_s),
+        )
+        for record in replay.operations
+        if record.id.startswith(prefix) and record.id != _start_id(part)
+    )
+    span_s = max((record.end_s for record in records), default=0.0)
+    names = {tier.name for tier in part.program.tiers}
+    return replace(
+        replay,
+        makespan_s=span_s,
+        operations=records,
+        channels=_own_totals(part.program, replay, span_s),
+        tiers=tuple(tier for tier in replay.tiers if tier.name in names),
+        segments=(),
+        occupancy=(),
+    )
+
+
+def _own_totals(program: Program, replay: Replay, span_s: float) -> tuple[ChannelTotal, ...]:
+    multiplicity = {stream.name: stream.multiplicity for stream in program.streams}
+    members = {channel.name: channel.multiplicity for channel in program.channels}
+    amounts: dict[str, float] = dict.fromkeys(members, 0.0)
+    for operation in program.operations:
+        for channel, cost in operation.uses:
+            amounts[channel] += operation.work * cost * multiplicity[operation.stream] / members[channel]
+    return tuple(
+        replace(
+            total,
+            amount=amounts[total.name],
+            busy_s=min(total.busy_s, span_s),
+            saturated_s=min(total.saturated_s, span_s),
+        )
+        for total in replay.channels
+        if total.name in members
+    )
+
+
+def _start_id(part: Part) -> str:
+    return f"{part.name}{SEPARATOR}start"
+
+
+def _streams(part: Part) -> list[Stream]:
+    prefix = part.name + SEPARATOR
+    own = [replace(stream, name=prefix + stream.name) for stream in part.program.streams]
+    if part.start_s > 0:
+        own.append(Stream(name=f"{prefix}start.clock", role="clock"))
+    return own
+
+
+def _operations(part: Part) -> list[Operation]:
+    prefix, first = part.name + SEPARATOR, []
+    if part.start_s > 0:
+        clock = Operation(
+            id=_start_id(part), kind=Kind.MARKER, stream=f"{prefix}start.clock", sequence=0, name="start",
+            latency_s=part.start_s, category="idle",
+        )  # fmt: skip
+        first.append(clock)
+    own = []
+    for operation in part.program.operations:
+        after = tuple(prefix + name for name in operation.after)
+        if part.start_s > 0 and operation.sequence == 0:
+            after = (*after, _start_id(part))
+        own.append(replace(operation, id=prefix + operation.id, stream=prefix + operation.stream, after=after))
+    return first + own
