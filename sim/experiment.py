@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from sim.errors import InputError
 from sim.metrics import Summary, TierUse, summarise
 from sim.metrics.claim import verdict_of
 from sim.metrics.inference import InferenceTimes, inference_times
