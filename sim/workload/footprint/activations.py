@@ -87,16 +87,15 @@ def _per_token(training: Training, how: Behaviour, is_moe: bool) -> tuple[float,
     h = shape.hidden
     q, k, v, o = head_widths(shape)
     is_trained, needed = training.adapter.type == "none", adapter_targets(training)
-    has_attention_input = is_trained or bool(needed & {"q", "k", "v"})
-    has_mlp_input = is_trained or bool(needed & {"gate", "up"})
-    norms = shape.norms_per_layer * (h + h * how.norm_copy_bytes / 2 * (not training.compile))
-    whole = norms + h * has_attention_input + h * has_mlp_input
+    inputs = h * _gemm_input(training, how) * (
+        (is_trained or bool(needed & {"q", "k", "v"})) + (is_trained or bool(needed & {"gate", "up"}))
+    )  # fmt: skip
+    copies = 0.0 if training.compile else how.norm_copy_bytes / 2
+    whole = shape.norms_per_layer * h * (1 + copies) + (inputs / 2 if training.compile else inputs)
     split = float(q + k + v + o)
-    if shape.position == "rope" and not training.compile:
+    if shape.position == "rope" and not (training.compile or how.is_fused):
         split += q + k
-    if training.compile:
-        whole -= h * (has_attention_input + has_mlp_input) / 2
-    inner = _inner(training, is_trained or "down" in needed)
+    inner = _inner(training, how, is_trained or "down" in needed)
     if not is_moe:
         return whole, split + inner * shape.ffn
     # each tensor rank dispatches its part of the tokens, permuted copies in and out; balanced experts
@@ -104,12 +103,17 @@ def _per_token(training: Training, how: Behaviour, is_moe: bool) -> tuple[float,
     return whole, split + inner * shape.shared_expert_ffn + routed
 
 
-def _inner(training: Training, has_down_input: bool) -> float:
+def _gemm_input(training: Training, how: Behaviour) -> float:
+    """Share of a 16-bit element that a saved GEMM input takes: half where the framework keeps it in fp8."""
+    return 0.5 if how.is_fused and training.precision in ("fp8", "mxfp8", "nvfp4") else 1.0
+
+
+def _inner(training: Training, how: Behaviour, has_down_input: bool) -> float:
     """Elements per token and feed-forward width: pre-activations and the input of the last matrix."""
+    down = _gemm_input(training, how) * has_down_input
     if training.model.mlp == "gelu":
-        return 1.0 + has_down_input
-    kept = 2.0 if training.compile else 3.0
-    return kept + has_down_input
+        return 1.0 + down
+    return (2.0 if training.compile or how.is_fused else 3.0) + down
 
 
 def _masks(training: Training, t: float, sequence_split: int) -> float:

@@ -38,6 +38,7 @@ class Behaviour:
     update_copy_bytes: float = 0.0  # per locally updated parameter, during a GPU update (fp32 copy of gradients)
     is_foreach: bool = False  # the GPU optimizer makes one parameter-sized temporary unless fused
     # activations
+    is_fused: bool = False  # own fused kernels: no rotary copies, gated product recomputed; GEMM inputs in fp8 if trained so
     norm_copy_bytes: float = 0.0  # per token, hidden element and norm: fp32 copies kept by eager norms
     score_saved_bytes: float = 2.0  # per attention score kept for backward (eager attention, no dropout)
     score_live_bytes: float = 4.0  # per attention score while one layer computes
@@ -77,8 +78,17 @@ _MEGATRON = Behaviour(
     source="Megatron-LM / Megatron-Core distributed optimizer: bf16 weights, fp32 main gradients, fp32 master and moments",
     gradient_bytes=4.0,
     has_gradient_buffers=True,
+    is_fused=True,
     logit_bytes=10.0,
     load="sharded",
+)
+_NEMO = replace(
+    _MEGATRON,
+    name="nemo",
+    source="NeMo and Megatron-Bridge recipes on Megatron-Core: gradients reduced and kept in bf16, fp8 weights as the only "
+    "copy, fused vocabulary-parallel loss",
+    gradient_bytes=2.0,
+    logit_bytes=6.0,
 )
 _FSDP = Behaviour(
     name="fsdp",
@@ -115,9 +125,14 @@ BEHAVIOURS: dict[str, Behaviour] = {
         _TORCHTUNE,
         _HF_TRAINER,
         replace(_FSDP, name="torchtitan", load="sharded", selective="operations"),
-        replace(_FSDP, name="llm-foundry"),
-        replace(_MEGATRON, name="nemo"),
-        replace(_MEGATRON, name="megatron-bridge"),
+        replace(
+            _FSDP,
+            name="llm-foundry",
+            source="llm-foundry: FSDP with pure 16-bit compute, fused cross-entropy in place of the logits",
+            logit_bytes=4.0,
+        ),
+        _NEMO,
+        replace(_NEMO, name="megatron-bridge"),
         replace(_DEEPSPEED, name="megatron-deepspeed", logit_bytes=10.0, host_master_extra_bytes=4.0),
         replace(_PYTORCH, name="ddp"),
     )

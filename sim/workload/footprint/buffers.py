@@ -46,8 +46,6 @@ def _live_weights(training: Training, rank: RankParameters, how: Behaviour, home
         yield _buffer("16-bit copies of weights", TensorClass.WEIGHTS, 2.0, rank.total, _PASSES)
     if training.adapter.type == "qlora":
         yield _buffer("dequantised layer matrix", TensorClass.BUFFERS, 2.0, rank.largest_linear, _PASSES)
-    if training.precision in ("fp8", "mxfp8", "nvfp4") and how.name.startswith(("megatron", "nemo")):
-        yield _buffer("8-bit weights and transposes", TensorClass.WEIGHTS, 2.0, rank.total, _PASSES)
 
 
 def _gradient_buffers(
