@@ -10,6 +10,10 @@ from sim.errors import Fault, InputError
 from sim.experiment import Result, run
 from sim.metrics.phases import phase_seconds
 from sim.scenario import Scenario
+from sim.topology.machine import Machine
+from sim.workload.footprint import Footprint, footprint, world_size
+from sim.workload.footprint.ledger import STEP_MOMENTS
+from sim.workload.inference import Inference
 from sim.workload.training import Training
 
 Prediction = float | str
@@ -36,7 +40,7 @@ def predict(kind: str, inputs: Mapping[str, Any], metrics: Iterable[str], *, fil
 
 
 #: metrics that the memory plan answers without a replay
-_MEMORY = ("gpu_peak", "host_peak", "verdict")
+_MEMORY = ("gpu_allocated", "gpu_reserved", "gpu_peak", "host_peak", "host_init_peak", "verdict")
 
 
 def _of_result(result: Result, metric: str) -> float:
@@ -78,16 +82,35 @@ def _of_training(result: Result, training: Training, metric: str) -> float:
 
 
 def _memory(scenario: Scenario, metrics: Iterable[str]) -> dict[str, Prediction]:
-    result = run(scenario, with_penalty=False)
-    machine, tiers = result.scenario.machine, result.summary.tiers
-    gpu = machine.gpus()[0]
-    own, host = machine.memory_tier(gpu), machine.resolve("dram", gpu)
+    """Peaks of a training or inference job as its framework, nvidia-smi and free would print them, and the verdict."""
+    job, machine = scenario.job, scenario.machine
+    assert isinstance(job.workload, Training | Inference)
+    homes = {entry.tensor_class: entry.shares for entry in job.placement.entries}
+    world = world_size(job.workload) if isinstance(job.workload, Training) else 1
+    found = footprint(job.workload, homes, ranks_per_host=min(world, max(1, len(machine.gpus()))))
+    allocated = found.allocated_peak("gpu", STEP_MOMENTS).size_bytes
     values: dict[str, Prediction] = {
-        "gpu_peak": tiers[own].peak_bytes,
-        "host_peak": tiers[host].peak_bytes,
-        "verdict": "fits" if result.fits else "does_not_fit",
+        "gpu_allocated": allocated,
+        "gpu_reserved": allocated * (1.0 + found.fragmentation),
+        "gpu_peak": found.peak("gpu", STEP_MOMENTS).size_bytes,
+        "host_peak": found.peak("dram", STEP_MOMENTS).size_bytes,
+        "host_init_peak": found.peak("dram", ("load", "init", *STEP_MOMENTS)).size_bytes,
     }
+    if "verdict" in metrics:
+        values["verdict"] = _verdict(found, machine)
     return {metric: values[metric] for metric in metrics}
+
+
+def _verdict(found: Footprint, machine: Machine) -> str:
+    """Whether every tier holds its peak; host memory is that of all sockets together."""
+    capacities: dict[str, float] = {}
+    own = {machine.memory_tier(gpu) for gpu in machine.gpus()}
+    for name, tier in machine.tiers.items():
+        role = "gpu" if name in own else "dram" if tier.kind in ("dram", "lpddr") else tier.kind
+        capacities[role] = tier.capacity_bytes if role == "gpu" else capacities.get(role, 0.0) + tier.capacity_bytes
+    moments = ("load", "init", *STEP_MOMENTS)
+    fits = all(found.peak(tier, moments).size_bytes <= capacities.get(tier, 0.0) for tier in found.tiers())
+    return "fits" if fits else "does_not_fit"
 
 
 def _bench(inputs: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, Prediction]:

@@ -26,7 +26,10 @@ FAMILIES = (
 )  # fmt: skip
 VERDICTS = ("fits", "tight", "does_not_fit")
 #: metrics that belong to a family of their own, whatever the family of their table
-_OWN_FAMILY = {"gpu_peak": "footprint_gpu", "host_peak": "footprint_host", "verdict": "fit_verdict"}
+_OWN_FAMILY = {
+    "gpu_allocated": "footprint_gpu", "gpu_reserved": "footprint_gpu", "gpu_peak": "footprint_gpu",
+    "host_peak": "footprint_host", "host_init_peak": "footprint_host", "verdict": "fit_verdict",
+}  # fmt: skip
 
 #: columns that describe a row instead of an input
 _PLAIN = ("id", "sweep", "locate", "confidence", "assumed", "missing", "doubtful")

@@ -1,4 +1,4 @@
-"""Mixture-of-experts models: Mixtral, DeepSeek, Phi-MoE, gpt-oss, OLMoE."""
+"""Mixture-of-experts models: Mixtral, DeepSeek, Kimi, Moonlight, Phi-MoE, gpt-oss, OLMoE."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from sim.workload.models import Row
 _V2 = "DeepSeek-AI 2024 (arXiv 2405.04434), section 3.1; config.json on the Hugging Face hub"
 _V3 = "DeepSeek-AI 2024 (arXiv 2412.19437), section 4.2; config.json on the Hugging Face hub (without the MTP layer)"
 _MIXTRAL = "Jiang et al. 2024 (arXiv 2401.04088), table 1; huggingface.co/mistralai/Mixtral-*/config.json"
+_KIMI = "Kimi Team 2025 (arXiv 2507.20534), section 2.3; huggingface.co/moonshotai/Kimi-K2-Base/config.json"
+_MOONLIGHT = "Liu et al. 2025 (arXiv 2502.16982), table 5; huggingface.co/moonshotai/Moonlight-16B-A3B/config.json"
 _OSS = "OpenAI 2025 (arXiv 2508.10925), table 1; huggingface.co/openai/gpt-oss-*/config.json"
 
 _MLA: Row = {
@@ -41,6 +43,16 @@ _TABLE: dict[str, Row] = {
         "layers": 61, "hidden": 7168, "heads": 128, "ffn": 18432, "vocabulary": 129280, "experts": 256,
         "experts_per_token": 8, "expert_ffn": 2048, "shared_expert_ffn": 2048, "moe_layers": 58, "q_lora_rank": 1536,
         "router_bias": True, "weight_dtype": "fp8", "source": _V3,
+    },
+    "kimi-k2": _MLA | {
+        "layers": 61, "hidden": 7168, "heads": 64, "ffn": 18432, "vocabulary": 163840, "experts": 384,
+        "experts_per_token": 8, "expert_ffn": 2048, "shared_expert_ffn": 2048, "moe_layers": 60, "q_lora_rank": 1536,
+        "router_bias": True, "weight_dtype": "fp8", "max_positions": 131072, "source": _KIMI,
+    },
+    "moonlight-16b-a3b": _MLA | {
+        "layers": 27, "hidden": 2048, "heads": 16, "ffn": 11264, "vocabulary": 163840, "experts": 64,
+        "experts_per_token": 6, "expert_ffn": 1408, "shared_expert_ffn": 2 * 1408, "moe_layers": 26, "router_bias": True,
+        "max_positions": 8192, "source": _MOONLIGHT,
     },
     "deepseek-moe-16b": {
         "layers": 28, "hidden": 2048, "heads": 16, "ffn": 10944, "vocabulary": 102400, "experts": 64,
