@@ -75,7 +75,15 @@ PROFILES: dict[str, Profile] = {
     for profile in (
         _DEEPSPEED,
         _MEGATRON,
+        replace(_MEGATRON, name="megatron-2022"),
+        replace(_MEGATRON, name="megatron-2021"),
+        replace(_MEGATRON, name="megatron-core"),
+        replace(_MEGATRON, name="nemo"),
+        replace(_MEGATRON, name="megatron-bridge"),
         _FSDP,
+        replace(_FSDP, name="llm-foundry"),
+        replace(_FSDP, name="torchtitan"),
+        replace(_FSDP, name="torchtune"),
         replace(_FSDP, name="auto", source="generic: PyTorch eager with sharding as asked"),
     )
 }
