@@ -10,7 +10,7 @@ import msgspec
 
 from sim.errors import InputError
 from sim.metrics import Summary, TierUse, summarise
-from sim.metrics.claim import verdict_of
+from sim.metrics.claim import is_of_sweep, verdict_of
 from sim.metrics.inference import InferenceTimes, inference_times
 from sim.metrics.uncertainty import Band, band_of
 from sim.placement.capacity import capacity_plan, needs_sentence, verdict
@@ -95,7 +95,7 @@ class Result:
             }
         if not fits:
             body |= {"reason": self.reason, "step_time_if_it_fitted_s": summary.step_time_s}
-        if self.scenario.claim:
+        if self.scenario.claim and not is_of_sweep(self.scenario.claim):
             body["claim"] = verdict_of(self.scenario.claim, body)
         return body
 

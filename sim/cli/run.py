@@ -105,4 +105,12 @@ def _run_sweep(file: ScenarioFile, folder: Path, *, is_json: bool, has_plots: bo
         print_points(file.name, points, console())
     written = write_sweep(points, file, folder, has_plots=has_plots, seconds=seconds)
     print(f"{folder}: {', '.join(written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error
-    return {"scenario": file.name, "points": points}, 0 if any(point["fits"] for point in points) else 1
+    answer: dict[str, Any] = {"scenario": file.name, "points": points}
+    if file.claim:
+        from sim.metrics.claim import verdict_of_points
+
+        answer["claim"] = verdict_of_points(file.claim, points)
+        if not is_json:
+            claim = answer["claim"]
+            print(f"claim {claim['id']}: {claim['verdict']} (simulated {claim['simulated']})")  # noqa: T201 - the result
+    return answer, 0 if any(point["fits"] for point in points) else 1

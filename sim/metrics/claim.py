@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: a claim is reproduced within this relative distance of its number (or inside its stated range)
@@ -16,7 +16,48 @@ def verdict_of(claim: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, 
     reproduced claim conditional. A claim without a metric is judged by whether the scenario fits; a metric that the
     point lacks (nothing ran) is not reproduced.
     """
-    simulated = lookup(point, str(claim.get("metric", "fits")))
+    return _judged(claim, lookup(point, _metric(claim)))
+
+
+def verdict_of_points(claim: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """As :func:`verdict_of`, for a sweep: about the point `at` (default the first), or its ratio to the point `against`.
+
+    `at` and `against` are parameters of the sweep (a point matches if it has all of them). `holds` lists the
+    parameters of the points for which the claim holds, each against its own `against` (the parameters that it does not
+    name are the point's): when a loose claim is true.
+    """
+    found = _simulated(claim, points, dict(claim.get("at", {})))
+    result = _judged(claim, found)
+    result["holds"] = [
+        dict(point["parameters"]) for point in points if _is_met(claim, _simulated(claim, points, dict(point["parameters"])))
+    ]
+    return result
+
+
+def is_of_sweep(claim: Mapping[str, Any]) -> bool:
+    """Whether the claim compares or picks points of a sweep."""
+    return "at" in claim or "against" in claim
+
+
+def _metric(claim: Mapping[str, Any]) -> str:
+    return str(claim.get("metric", "fits"))
+
+
+def _simulated(claim: Mapping[str, Any], points: Sequence[Mapping[str, Any]], at: Mapping[str, Any]) -> Any:
+    point = _matching(points, at)
+    value = lookup(point, _metric(claim)) if point else None
+    if "against" not in claim or point is None:
+        return value
+    base = _matching(points, {**point["parameters"], **claim["against"]})
+    below = lookup(base, _metric(claim)) if base else None
+    return value / below if value is not None and below else None
+
+
+def _matching(points: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next((p for p in points if all(p["parameters"].get(key) == value for key, value in wanted.items())), None)
+
+
+def _judged(claim: Mapping[str, Any], simulated: Any) -> dict[str, Any]:
     is_met = _is_met(claim, simulated)
     is_conditional = bool(claim.get("assumptions"))
     verdict = "not reproduced" if not is_met else "conditional" if is_conditional else "reproduced"
