@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sim.config.locate import locate
-from sim.config.parts import Catalogue, load_parts, read_part
+from sim.config.parts import Catalogue, Source, load_parts, read_part
 from sim.config.validation import validate
 from sim.config.yaml_source import Document, NodePath, describe, read_yaml
 from sim.errors import Fault, InputError
 from sim.topology.build import build
 from sim.topology.description import DeviceEntry, LinkEntry, Topology
 from sim.topology.machine import Machine
+from sim.topology.parts import Part
 
 _SHORT_LINK = re.compile(r"(?P<part>[\w.-]+)-x(?P<lanes>[0-9]+)")
 
@@ -33,8 +34,10 @@ def machine_from(document: Document, *, name: str = "") -> Machine:
     """The machine of a topology document that is already read (and patched)."""
     topology = read_topology(document, name=name)
     catalogue = _parts_of(topology)
+    _inline, keys = _inline_parts(document, [])
+    cited = catalogue.sources | {part: {path: str(source) for path, source in table.items()} for part, table in keys.items()}
     try:
-        return build(topology, catalogue.parts, catalogue.sources, file=document.file)
+        return build(topology, catalogue.parts, cited, file=document.file)
     except InputError as error:
         faults = [dataclasses.replace(fault, line=fault.line or _line(document, fault.path)) for fault in error.faults]
         raise type(error)(faults) from None
@@ -44,12 +47,9 @@ def read_topology(document: Document, *, name: str = "") -> Topology:
     """The description in a topology document; raises InputError with every fault of form."""
     faults: list[Fault] = []
     data: dict[str, Any] = dict(document.data)
-    inline = {}
-    for key, raw in _table(data.pop("parts", {}), document, ("parts",), faults).items():
-        try:
-            inline[key], _keys = read_part(raw, document, ("parts", key), {})
-        except InputError as error:
-            faults.extend(error.faults)
+    inline, _keys = _inline_parts(document, faults)
+    for key in ("parts", "sources"):
+        data.pop(key, None)
     devices = _entries(DeviceEntry, data.get("devices", {}), document, "devices", faults)
     links = _entries(LinkEntry, data.pop("links", {}), document, "links", faults)
     topology = Topology(devices={})
@@ -60,6 +60,24 @@ def read_topology(document: Document, *, name: str = "") -> Topology:
     if faults:
         raise InputError(faults)
     return dataclasses.replace(topology, name=topology.name or name, parts=inline, devices=devices, links=links)
+
+
+def _inline_parts(document: Document, faults: list[Fault]) -> tuple[dict[str, Part], dict[str, dict[str, Source]]]:
+    """Parts that the file itself defines, and the source of each of their numbers (keys of its `sources` table)."""
+    table: dict[str, Source] = {}
+    inline: dict[str, Part] = {}
+    keys: dict[str, dict[str, Source]] = {}
+    for key, raw in _table(document.data.get("sources", {}), document, ("sources",), faults).items():
+        try:
+            table[key] = validate(Source, raw, document, ("sources", key))
+        except InputError as error:
+            faults.extend(error.faults)
+    for key, raw in _table(document.data.get("parts", {}), document, ("parts",), faults).items():
+        try:
+            inline[key], keys[key] = read_part(raw, document, ("parts", key), table)
+        except InputError as error:
+            faults.extend(error.faults)
+    return inline, keys
 
 
 def _table(raw: object, document: Document, path: NodePath, faults: list[Fault]) -> Mapping[str, Any]:
