@@ -1,0 +1,80 @@
+"""Which collective a communication kernel is, over how many ranks, and how many bytes; and how that is known."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from sim.interchange.kernel_class import Shapes, shapes_from
+from sim.interchange.kineto.links import Linked, Operator, Work, number
+from sim.records import CollectiveKind
+
+#: point-to-point messages name no partner: as a broadcast every rank passes the message on once, the same traffic
+_KINDS: tuple[tuple[str, CollectiveKind], ...] = (
+    ("allreduce", "all_reduce"), ("reducescatter", "reduce_scatter"), ("allgather", "all_gather"),
+    ("alltoall", "all_to_all"), ("broadcast", "broadcast"), ("sendrecv", "all_to_all"), ("send", "broadcast"),
+    ("recv", "broadcast"), ("reduce", "all_reduce"), ("gather", "all_gather"), ("scatter", "broadcast"),
+)  # fmt: skip
+_DTYPE_BYTES = {
+    "float": 4.0, "double": 8.0, "half": 2.0, "bfloat16": 2.0, "int": 4.0, "long": 8.0, "byte": 1.0, "char": 1.0, "bool": 1.0,
+    "float8_e4m3fn": 1.0, "float8_e5m2": 1.0,
+}  # fmt: skip
+#: achieved share of NVLink 3's 300 GB/s per direction, of a ring: the scale on which an unknown size is guessed
+ASSUMED_RATE_BYTES_PER_S = 200e9
+
+
+class _Shaped(msgspec.Struct, gc=False):
+    """Shapes on operators: `Input dims` is the 2021 spelling."""
+
+    dims: object = msgspec.field(default=None, name="Input Dims")
+    old_dims: object = msgspec.field(default=None, name="Input dims")
+    types: object = msgspec.field(default=None, name="Input type")
+    scalars: object = msgspec.field(default=None, name="Concrete Inputs")
+
+
+class Collective(msgspec.Struct, frozen=True):
+    """One collective: `size_bytes` counts the whole result of an all-gather and the whole input of a reduce-scatter."""
+
+    kind: CollectiveKind
+    size_bytes: float
+    group_size: int
+    basis: str  # metadata | operator shapes | duration
+
+
+def shapes_of(operator: Operator) -> Shapes:
+    """Shapes that the recording holds for an operator."""
+    try:
+        args = msgspec.json.decode(operator.args, type=_Shaped)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        args = _Shaped()
+    return shapes_from(args.dims or args.old_dims, args.types, args.scalars)
+
+
+def kind_of(text: str) -> CollectiveKind | None:
+    """Collective named in a kernel, an operator or a metadata field; None if there is none."""
+    plain = re.sub(r"[^a-z]", "", text.lower())
+    return next((kind for word, kind in _KINDS if word in plain), None)
+
+
+def describe(work: Work, linked: Linked, world_size: int, group_sizes: dict[str, int]) -> Collective:
+    """Kind, group and size of a communication kernel.
+
+    Size, in this order: the profiler's own metadata (PyTorch 2.2 on), the input shapes of the enclosing operator, the
+    duration (x an assumed rate). The caller counts which.
+    """
+    args = work.args
+    around = [op for op in linked.enclosing(work.operator) if not op.name.startswith("ProfilerStep")][:4]
+    named = [str(args.collective or ""), *(op.name for op in around if "nccl:" in op.name or "comms" in op.name), work.name]
+    kind: CollectiveKind = next((found for name in named if (found := kind_of(name))), "all_reduce")
+    group = int(number(args.group_size)) or group_sizes.get(str(args.group_name), 0) or world_size
+    if args.in_elements is not None:
+        width = _DTYPE_BYTES.get(str(args.dtype).lower(), 4.0)
+        elements = max(number(args.in_elements), number(args.out_elements))
+        return Collective(kind, elements * width, group, "metadata")
+    for operator in around:
+        shapes = shapes_of(operator)
+        size = max((shapes.size_bytes(i) for i in range(len(shapes.dims))), default=0.0)
+        if size:
+            return Collective(kind, size * (group if kind == "all_gather" else 1), group, "operator shapes")
+    return Collective(kind, (work.end_ns - work.start_ns) * 1e-9 * ASSUMED_RATE_BYTES_PER_S, group, "duration")

@@ -1,0 +1,125 @@
+"""GPU works as operations: kernels with what they computed and moved, copies with direction, collectives with size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from sim.interchange import kernel_class
+from sim.interchange.kernel_class import Amount
+from sim.interchange.kineto import collectives
+from sim.interchange.kineto.events import Recording
+from sim.interchange.kineto.links import Linked, Work
+from sim.interchange.kineto.waits import is_collective
+from sim.interchange.rules import Rule, class_of
+from sim.records import Dtype, Group, Kernel, Kind
+
+_DIRECTIONS = (("HtoD", ("dram", "gpu")), ("DtoH", ("gpu", "dram")), ("HtoH", ("dram", "dram")))
+
+
+class WorkDescriber:
+    """Fields of the operation of each GPU work of one recording; counts what it had to infer."""
+
+    def __init__(self, recording: Recording, linked: Linked, counts: Counter[str], rules: tuple[Rule, ...]) -> None:
+        self.header, self.linked, self.counts, self.rules = recording.header, linked, counts, rules
+        self.world_size = max(1, recording.header.world_size)
+        self.groups = _group_names(recording, linked)
+        self.arithmetic_ns: Counter[int] = Counter()
+        self.total_ns: Counter[int] = Counter()
+        for work in linked.works:
+            if work.kind == "kernel" and work.operator >= 0:
+                duration_ns = work.end_ns - work.start_ns
+                self.total_ns[work.operator] += duration_ns
+                if kernel_class.kind_of(work.name) in ("gemm", "attention"):
+                    self.arithmetic_ns[work.operator] += duration_ns
+        self.amounts: dict[int, tuple[Amount, tuple[str, ...]]] = {}
+
+    def describe(self, work: Work, phase: str) -> dict[str, Any]:
+        """Keyword arguments of the `StepOperation` (kind, category, amounts) of one work."""
+        fields: dict[str, Any] = {"name": work.name, "phase": phase}
+        if is_collective(work):
+            return fields | self._collective(work)
+        if work.kind == "memcpy":
+            return fields | self._copy(work, phase)
+        if work.kind == "memset":
+            return fields | _kernels(Kernel(kind="elementwise", write_bytes=work.size_bytes, recorded_s=_seconds(work)))
+        return fields | _kernels(self._kernel(work))
+
+    def _kernel(self, work: Work) -> Kernel:
+        kind = kernel_class.kind_of(work.name)
+        amount, types = self._amount(work.operator)
+        dtype: Dtype = kernel_class.dtype_of(work.name, types)
+        duration_ns = max(1, work.end_ns - work.start_ns)
+        share = duration_ns / max(self.total_ns[work.operator], duration_ns) if work.operator >= 0 else 0.0
+        flops = 0.0
+        if kind in ("gemm", "attention") and work.operator >= 0:
+            flops = amount.flops * duration_ns / max(self.arithmetic_ns[work.operator], duration_ns)
+        self.counts["kernels with FLOPs from shapes" if flops else "kernels scaled by class"] += 1
+        return Kernel(
+            kind=kind, flops=flops, read_bytes=amount.read_bytes * share, write_bytes=amount.write_bytes * share,
+            dtype=dtype, recorded_s=_seconds(work), name=work.name,
+        )  # fmt: skip
+
+    def _amount(self, operator: int) -> tuple[Amount, tuple[str, ...]]:
+        if operator < 0:
+            return Amount(), ()
+        if operator not in self.amounts:
+            held = self.linked.operators[operator]
+            shapes = collectives.shapes_of(held)
+            self.amounts[operator] = (kernel_class.amount_of(held.name, shapes), shapes.types)
+        return self.amounts[operator]
+
+    def _copy(self, work: Work, phase: str) -> dict[str, Any]:
+        size = work.size_bytes
+        if "DtoD" in work.name:
+            return _kernels(Kernel(kind="elementwise", read_bytes=size, write_bytes=size, recorded_s=_seconds(work)))
+        if not size:
+            self.counts["copies without a size: replayed by their duration"] += 1
+            return _kernels(Kernel(kind="recorded", recorded_s=_seconds(work), name=work.name))
+        if "PtoP" in work.name:
+            self.counts["copies between GPUs replayed by their duration (the peer is not recorded)"] += 1
+            return _kernels(Kernel(kind="recorded", read_bytes=size, recorded_s=_seconds(work), name=work.name))
+        source, target = next((ends for word, ends in _DIRECTIONS if word in work.name), ("dram", "gpu"))
+        tensor_class = class_of(self.rules, source=source, phase=phase, name=work.name, size_bytes=size)
+        if tensor_class is not None:
+            self.counts[f"copies placed as {tensor_class.value} by rule"] += 1
+            source, target = (f"home:{tensor_class.value}" if end == "dram" else end for end in (source, target))
+        if "Pageable" not in work.name and "Pinned" not in work.name:
+            self.counts["copies assumed pinned (the recording does not say)"] += 1
+        return {
+            "kind": Kind.TRANSFER, "category": "transfer", "source": source, "target": target, "size_bytes": size,
+            "tensor_class": tensor_class, "is_pinned": "Pageable" not in work.name,
+        }  # fmt: skip
+
+    def _collective(self, work: Work) -> dict[str, Any]:
+        found = collectives.describe(work, self.linked, self.world_size, self.header.group_sizes)
+        self.counts[f"collectives sized by {found.basis}"] += 1
+        return {
+            "kind": Kind.COLLECTIVE, "category": "collective", "collective": found.kind, "size_bytes": found.size_bytes,
+            "group": self.groups.get(found.group_size, "world"), "dtype": kernel_class.dtype_of(work.name),
+        }  # fmt: skip
+
+    def group_sizes(self) -> dict[str, int]:
+        """Ranks per group name used."""
+        return {name: size for size, name in self.groups.items()}
+
+
+def _group_names(recording: Recording, linked: Linked) -> dict[int, Group]:
+    """Size -> name: the largest is the world, smaller ones take the names of the usual nesting, smallest first."""
+    world = max(1, recording.header.world_size)
+    sizes = {
+        collectives.describe(work, linked, world, recording.header.group_sizes).group_size
+        for work in linked.works
+        if is_collective(work)
+    } - {world}
+    names: tuple[Group, ...] = ("tensor", "context", "data", "expert", "shard", "replica")
+    found: dict[int, Group] = {world: "world"}
+    return found | dict(zip(sorted(sizes), names, strict=False))
+
+
+def _kernels(kernel: Kernel) -> dict[str, Any]:
+    return {"kind": Kind.COMPUTE, "category": "compute", "kernels": (kernel,)}
+
+
+def _seconds(work: Work) -> float:
+    return max(1, work.end_ns - work.start_ns) * 1e-9
