@@ -232,7 +232,20 @@ def step_of(job: Job, machine: Machine) -> Step:
     if isinstance(workload, Inference):
         return decode.generate(workload, kinds)
     assert isinstance(workload, Step)
-    return workload
+    return on_machine(workload, machine)
+
+
+def on_machine(step: Step, machine: Machine) -> Step:
+    """A recorded step with its kernel times as they would be on this machine; a generated step as it is."""
+    from sim.program.rescale import is_recorded, rescaled
+
+    if not is_recorded(step):
+        return step
+    from sim.config.parts import load_parts, part_names
+
+    name = step.source_part
+    source = dataclasses.asdict(load_parts([name]).parts[name]) if name in part_names() else None
+    return rescaled(step, machine, source)
 
 
 def homes(placement: Placement, machine: Machine) -> dict[TensorClass, str]:
@@ -258,9 +271,9 @@ def _loaded(job: Job) -> Job:
     """The job with its trace file read, if its workload is one."""
     if not isinstance(job.workload, Trace):
         return job
-    from sim.interchange.step_file import read_step
+    from sim.interchange.load import load_trace
 
-    return dataclasses.replace(job, workload=read_step(job.workload.path))
+    return dataclasses.replace(job, workload=load_trace(job.workload.path))
 
 
 def _replayed(program: Program, scenario: Scenario) -> Replay:

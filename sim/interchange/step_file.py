@@ -72,8 +72,13 @@ def read_step(path: str | Path) -> Step:
     Raises InputError with the line number of every fault: not JSON, unknown or missing keys, wrong version, duplicate
     ids, unknown dependencies, cycles, negative or non-finite amounts, a file that is cut.
     """
-    lines = source.read_bytes(path).split(b"\n")
-    header = _header(lines[0], str(path))
+    return parse_step(source.read_bytes(path), str(path))
+
+
+def parse_step(content: bytes, file: str) -> Step:
+    """`read_step` for content already in memory; `file` is for the messages."""
+    lines = content.split(b"\n")
+    header = _header(lines[0], file)
     decoder = msgspec.json.Decoder(StepOperation)
     operations: list[StepOperation] = []
     numbers: list[int] = []
@@ -91,7 +96,7 @@ def read_step(path: str | Path) -> Step:
         faults.append(Fault(what=what, remedy="the file is cut, or correct num_operations", line=1))
     fields = {name: getattr(header, name) for name in Header.__struct_fields__ if name in Step.__struct_fields__}
     step = Step(operations=tuple(operations), **fields)
-    _raise(faults or check_step(step, numbers), str(path))
+    _raise(faults or check_step(step, numbers), file)
     return step
 
 

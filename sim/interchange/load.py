@@ -1,0 +1,73 @@
+"""Any trace file -> Step, by its content: our own, PyTorch profiler, PyTorch execution trace, Chakra."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from sim.errors import Fault, InputError
+from sim.interchange import kineto, source, step_file
+from sim.interchange.rules import Rule
+from sim.records import Step
+
+_WRONG: tuple[tuple[str, str, str], ...] = (
+    (r"\s*<\?xml|\s*<topology|\s*<system", "is XML", "a machine description: tiersim import machine --hwloc FILE"),
+    (r"\s*#.*nThread|#.*nccl-tests", "is output of nccl-tests", "a measurement: tiersim import machine --nccl FILE"),
+    (r"(?s)\s*\{.{0,400}?\"fio version\"", "is fio output", "a measurement: tiersim import machine --fio FILE"),
+    (r"(?s).{0,400}GPU0\s", "is an nvidia-smi matrix", "a machine description: tiersim import machine --topo FILE"),
+    (r"(?s)\s*\{.{0,4000}?\"zero_optimization\"", "is a DeepSpeed configuration", "tiersim import deepspeed FILE"),
+)
+
+
+def load_trace(
+    paths: str | Path | Sequence[str | Path], *, step: int | None = None, rules: Sequence[Rule] = (), source_part: str = ""
+) -> Step:
+    """Read one trace, or the traces of several ranks of one job (also as one tar archive).
+
+    `step` picks a recorded step (from 0; default: the one of median duration); `rules` name the tensor classes of copies;
+    `source_part` overrides the GPU that the recording names. Raises InputError for everything that is no trace.
+    """
+    listed = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not listed:
+        raise InputError(Fault(what="no trace given", remedy="name a file"))
+    found = [item for path in listed for item in source.members(path)]
+    if not found:
+        raise InputError(Fault(what="the archive holds no file", file=str(listed[0])))
+    kinds = {kind_of(content, name) for name, content in found}
+    if len(kinds) > 1:
+        raise InputError(
+            Fault(what=f"files of different kinds: {', '.join(sorted(kinds))}", remedy="give the ranks of one recording")
+        )
+    loaded = _READERS[kinds.pop()](found, step, tuple(rules))
+    return msgspec.structs.replace(loaded, source_part=source_part) if source_part else loaded
+
+
+def kind_of(content: bytes, file: str) -> str:
+    """Kind of a trace by its content: step | kineto. Raises InputError that says what it is instead."""
+    if content.lstrip()[:200].startswith(b"{") and f'"{step_file.FORMAT}"'.encode() in content[:4096]:
+        return "step"
+    if kineto.looks_like(content):
+        return "kineto"
+    head = content[:8192].decode("utf-8", errors="replace")
+    for pattern, what, remedy in _WRONG:
+        if re.match(pattern, head):
+            raise InputError(Fault(what=f"{what}, not a trace", remedy=remedy, file=file))
+    remedy = "expected a tiersim trace, a PyTorch profiler trace, a PyTorch execution trace or a Chakra file"
+    raise InputError(Fault(what="is no trace of a known kind", remedy=remedy, file=file))
+
+
+def _step(found: list[tuple[str, bytes]], step: int | None, rules: tuple[Rule, ...]) -> Step:
+    if len(found) > 1 or step is not None or rules:
+        what = "a tiersim trace holds one step of all ranks"
+        raise InputError(Fault(what=what, remedy="no further file, --step or --rule applies", file=found[0][0]))
+    return step_file.parse_step(found[0][1], found[0][0])
+
+
+def _kineto(found: list[tuple[str, bytes]], step: int | None, rules: tuple[Rule, ...]) -> Step:
+    return kineto.step_from([kineto.read_rank(content, name, rules) for name, content in found], step)
+
+
+_READERS = {"step": _step, "kineto": _kineto}
