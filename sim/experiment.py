@@ -106,7 +106,8 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
     `with_penalty` also replays the same job with everything in the fastest tier, for the offload penalty. Raises
     InputError for a scenario that no machine can run, InternalError for an impossible result.
     """
-    scenario = dataclasses.replace(scenario, jobs=tuple(_loaded(job) for job in scenario.jobs))
+    jobs = tuple(placed(_loaded(job), scenario.machine) for job in scenario.jobs)
+    scenario = dataclasses.replace(scenario, jobs=jobs)
     if len(scenario.jobs) > 1:
         return _run_together(scenario)
     if scenario.job.host:

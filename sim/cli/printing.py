@@ -26,11 +26,17 @@ def console() -> Console:
     return Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
 
 
-def plain_table(*columns: str, title: str = "") -> Table:
-    """A borderless table: the first column is text, the others are numbers on the right."""
+def plain_table(*columns: str, title: str = "", numbers: bool = True) -> Table:
+    """A borderless table: the first column is text, the others are numbers on the right (or words on the left)."""
     table = Table(box=None, pad_edge=False, title=title or None, title_justify="left", title_style="bold", padding=(0, 2, 0, 0))
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", header_style="dim", no_wrap=index > 0)
+        table.add_column(
+            column,
+            justify="right" if index and numbers else "left",
+            header_style="dim",
+            no_wrap=numbers or not index,
+            overflow="fold",
+        )
     return table
 
 
@@ -182,8 +188,10 @@ def _print_explanation(result: Result, out: Console) -> None:
 
 def print_points(name: str, points: list[dict[str, Any]], out: Console) -> None:
     """A sweep as one table: parameters, verdict, time, throughput, what binds."""
+    from sim.report.findings import short_path
+
     keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
-    table = plain_table(*keys, "verdict", "step time", "tokens/s", "penalty", "binds", title=name)
+    table = plain_table(*(short_path(key) for key in keys), "verdict", "step time", "tokens/s", "penalty", "binds", title=name)
     for point in points:
         cells = [str(point["parameters"].get(key, "")) for key in keys]
         if not point.get("fits"):

@@ -89,15 +89,13 @@ def _run_one(
 def _run_sweep(file: ScenarioFile, folder: Path, *, is_json: bool, has_plots: bool) -> tuple[dict[str, Any], int]:
     from sim.cli.outputs import write_sweep
     from sim.cli.progress import progress
-    from sim.experiment import run
+    from sim.study.study import Study
 
     started = time.process_time(), time.perf_counter()
-    plan = file.plan
-    points: list[dict[str, Any]] = []
-    with progress(file.name, plan.num_points if plan else 1) as advance:
-        for scenario in file.expand():
-            points.append(run(scenario).point())
-            advance(len(points))
+    study = Study(file, folder)
+    with progress(file.name, study.num_points) as advance:
+        study.run(on_progress=lambda done, _total: advance(done))
+    points = list(study.points())
     seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
     if not is_json:
         from sim.cli.printing import console, print_points

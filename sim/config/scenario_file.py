@@ -80,6 +80,13 @@ class ScenarioFile:
         except InputError as error:
             raise InputError([_placed(fault, self.document) for fault in error.faults]) from None
 
+    @property
+    def first_overlay(self) -> Mapping[str, object]:
+        """The first point of the sweep: a file whose sweep provides what its body leaves open is complete."""
+        plan = self.plan
+        first = next(iter(plan), None) if plan is not None else None
+        return first.overlay if first is not None else {}
+
     def resolve(self, overlay: Mapping[str, object] | None = None, parameters: Mapping[str, object] | None = None) -> Scenario:
         """The scenario with every path of `overlay` set; `parameters` names the point (default: the overlay itself).
 
@@ -172,18 +179,11 @@ def scenario_from(document: Document) -> ScenarioFile:
     )
     with faults.collect():
         if not faults:
-            file.resolve(_first_overlay(file))
+            file.resolve(file.first_overlay)
         elif isinstance(file.sweep, Mapping):
             file.resolve()
     faults.stop()
     return file
-
-
-def _first_overlay(file: ScenarioFile) -> Mapping[str, object]:
-    """The first point of the sweep: a file whose sweep provides what its body leaves open is complete."""
-    plan = file.plan
-    first = next(iter(plan), None) if plan is not None else None
-    return first.overlay if first is not None else {}
 
 
 def _normalised(document: Document, faults: list[Fault]) -> tuple[Document, tuple[str, ...]]:

@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.metrics.summary import TierUse
-from sim.report.style import BREAKDOWN, GRID, INK, SERIES, figure, legend_below, patches, plain, save, seconds_axis, titled
+from sim.report.style import (
+    BREAKDOWN,
+    GRID,
+    INK,
+    figure,
+    legend_below,
+    patches,
+    plain,
+    save,
+    seconds_axis,
+    tensor_colour,
+    titled,
+)
 from sim.units import format_bytes, format_seconds
 
 
@@ -44,7 +56,7 @@ def draw_tiers(tiers: Mapping[str, TierUse], path: Path, *, finding: str) -> Pat
     """One bar per tier: peak bytes by tensor class, as a share of its capacity; a line marks 100 %."""
     shown = {name: tier for name, tier in tiers.items() if tier.peak_bytes > 0 and 0 < tier.capacity_bytes < float("inf")}
     classes = sorted({key for tier in shown.values() for key in tier.by_class})
-    colours = {key: SERIES[index % len(SERIES)] for index, key in enumerate(classes)}
+    colours = {key: tensor_colour(key) for key in classes}
     fig = figure(10.0, 2.0 + 0.55 * max(1, len(shown)))
     axes = fig.add_subplot()
     widest = 100.0

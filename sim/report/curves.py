@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.report.findings import short_path
 from sim.report.style import MARKERS, SERIES, figure, legend_below, plain, save, titled
 
 #: metric -> (label, factor, unit, whether more is better)
@@ -46,7 +47,7 @@ def draw_sweep(name: str, points: Sequence[Point], metric: str, path: Path) -> P
         labels.append("does not fit")
     if not is_numeric:
         axes.set_xticks(list(places.values()), [_short(text) for text in places])
-    axes.set_xlabel(over)
+    axes.set_xlabel(short_path(over))
     axes.set_ylabel(f"{label} ({unit})")
     plain(axes, grid="both")
     hidden = len(lines) - MAX_LINES
@@ -77,7 +78,7 @@ def finding(name: str, points: Sequence[Point], metric: str) -> str:
         return f"{name}: no point fits"
     order = sorted(fitting, key=lambda point: point[metric], reverse=is_more)
     best, worst = order[0], order[-1]
-    at = ", ".join(f"{key.rsplit('.', 1)[-1]} {value}" for key, value in best["parameters"].items())
+    at = ", ".join(f"{short_path(key)} {value}" for key, value in best["parameters"].items())
     ratio = worst[metric] / best[metric] if not is_more else best[metric] / worst[metric]
     verb = "is highest" if is_more else "is lowest"
     return f"{name}: {label} {verb} at {at}: {factor * best[metric]:.4g} {unit}, {ratio:.3g}x better than the worst point"
@@ -86,7 +87,7 @@ def finding(name: str, points: Sequence[Point], metric: str) -> str:
 def _lines(points: Sequence[Point], others: Sequence[str]) -> dict[str, list[Point]]:
     lines: dict[str, list[Point]] = {}
     for point in points:
-        key = ", ".join(f"{other.rsplit('.', 1)[-1]} {point['parameters'].get(other)}" for other in others)
+        key = ", ".join(f"{short_path(other)} {point['parameters'].get(other)}" for other in others)
         lines.setdefault(key, []).append(point)
     return lines
 

@@ -44,7 +44,15 @@ def of_channels(name: str, channels: Mapping[str, ChannelUse]) -> str:
     if not channels:
         return f"{name}: nothing moves"
     busiest = max(channels, key=lambda key: (channels[key].utilisation, key))
-    return f"{name}: the busiest channel is {busiest}, in use {100 * channels[busiest].utilisation:.3g} % of the time"
+    return f"{name}: the busiest channel is {busiest}, at {100 * channels[busiest].utilisation:.3g} % of its bandwidth"
+
+
+def short_path(path: str) -> str:
+    """A parameter's path without what every path shares: ``gpu1.link.lanes``, ``batch_size``."""
+    for prefix in ("workload.training.", "workload.inference.", "topology.", "workload."):
+        if path.startswith(prefix):
+            return path.removeprefix(prefix)
+    return path
 
 
 def _words(key: str) -> str:

@@ -45,8 +45,9 @@ def draw_timeline(program: Program, replay: Replay, path: Path, *, finding: str)
     hidden = len({rank_of(stream.name) for stream in program.streams}) - len({rank_of(stream.name) for stream in rows})
     note = f"; {hidden} more rank classes not drawn" if hidden else ""
     titled(fig, finding, f"one step, {format_seconds(total_s)}; one row per stream{note}")
-    categories = [category for category in COLOURS if category in used and category != "idle"]
-    keys = [(COLOURS[category], category.replace("_", " ")) for category in categories]
+    names = {"idle": "framework overhead"}  # an operation that no resource explains
+    categories = [category for category in COLOURS if category in used]
+    keys = [(COLOURS[category], names.get(category, category.replace("_", " "))) for category in categories]
     legend_below(fig, patches(keys), [label for _colour, label in keys], num_columns=7)
     return save(fig, path)
 

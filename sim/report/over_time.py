@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sim.metrics.summary import ChannelUse
 from sim.records import ChannelSegment, Program, Replay
-from sim.report.style import INK, SERIES, figure, legend_below, patches, plain, save, seconds_axis, titled
+from sim.report.style import INK, figure, legend_below, patches, plain, save, seconds_axis, tensor_colour, titled
 from sim.units import GIB, format_bandwidth
 
 #: time bins of the utilisation map
@@ -24,7 +24,7 @@ def draw_occupancy(program: Program, replay: Replay, path: Path, *, finding: str
     tiers = [tier for tier in program.tiers if tier.name in used]
     tiers = sorted(tiers, key=lambda tier: -used[tier.name] / tier.capacity_bytes)[:MAX_TIERS]
     classes = sorted({row.tensor_class for row in replay.occupancy})
-    colours = {key: SERIES[index % len(SERIES)] for index, key in enumerate(classes)}
+    colours = {key: tensor_colour(key) for key in classes}
     fig = figure(10.0, 1.4 + 2.0 * max(1, len(tiers)))
     panels = fig.subplots(max(1, len(tiers)), 1, sharex=True, squeeze=False)[:, 0]
     for axes, tier in zip(panels, tiers, strict=False):

@@ -28,8 +28,18 @@ BREAKDOWN = {key: (COLOURS[category], key.replace("_", " ")) for category, key i
 #: lines of a plot with several series; the last one is dark for a baseline
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#B8A800", "#404040")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+#: tensor class -> colour, the same in every picture
+TENSORS = {
+    "weights": "#0072B2", "master_weights": "#56B4E9", "gradients": "#E69F00", "optimizer_states": "#009E73",
+    "activations": "#D55E00", "kv_cache": "#CC79A7", "logits": "#B8A800", "buffers": "#8C8C8C",
+}  # fmt: skip
 GRID = "#D9D9D9"
 INK = "#222222"
+
+
+def tensor_colour(tensor_class: str) -> str:
+    """Colour of a tensor class; grey for one that a trace brought along."""
+    return TENSORS.get(tensor_class, "#404040")
 
 
 def figure(width: float = 9.0, height: float = 5.0) -> Any:
