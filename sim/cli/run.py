@@ -21,6 +21,8 @@ def command(
     no_plots: Annotated[bool, typer.Option("--no-plots", help="Write no pictures.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check every invariant of the replay.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the critical path and who owns it.")] = False,
+    workers: Annotated[int, typer.Option(help="Processes of a sweep; default one per CPU.", min=0, show_default=False)] = 0,
+    cluster: Annotated[str, typer.Option(help="Dask: local:N or a scheduler's address.", show_default=False)] = "",
 ) -> int:
     """Simulate scenarios: does it fit, how fast is a step, what does offload cost, what binds?
 
@@ -34,7 +36,11 @@ def command(
     codes: list[int] = []
     for file in files:
         if file.sweep:
-            answer, code = _run_sweep(file, out / file.name, is_json=is_json, has_plots=not no_plots)
+            from sim.cli.sweep import run_sweep
+
+            answer, code = run_sweep(
+                file, out / file.name, is_json=is_json, has_plots=not no_plots, workers=workers, cluster=cluster
+            )
         else:
             answer, code = _run_one(
                 file, out / file.name, is_json=is_json, has_plots=not no_plots, verify=verify, explain=explain, trace=save_trace
@@ -84,31 +90,3 @@ def _run_one(
     written = write_run(result, file, folder, has_plots=has_plots, seconds=seconds)
     print(f"{folder}: {', '.join(written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error
     return {"scenario": file.name, "points": [result.point()]}, 0 if result.fits else 1
-
-
-def _run_sweep(file: ScenarioFile, folder: Path, *, is_json: bool, has_plots: bool) -> tuple[dict[str, Any], int]:
-    from sim.cli.outputs import write_sweep
-    from sim.cli.progress import progress
-    from sim.study.study import Study
-
-    started = time.process_time(), time.perf_counter()
-    study = Study(file, folder)
-    with progress(file.name, study.num_points) as advance:
-        study.run(on_progress=lambda done, _total: advance(done))
-    points = list(study.points())
-    seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
-    if not is_json:
-        from sim.cli.printing import console, print_points
-
-        print_points(file.name, points, console())
-    written = write_sweep(points, file, folder, has_plots=has_plots, seconds=seconds)
-    print(f"{folder}: {', '.join(written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error
-    answer: dict[str, Any] = {"scenario": file.name, "points": points}
-    if file.claim:
-        from sim.metrics.claim import verdict_of_points
-
-        answer["claim"] = verdict_of_points(file.claim, points)
-        if not is_json:
-            claim = answer["claim"]
-            print(f"claim {claim['id']}: {claim['verdict']} (simulated {claim['simulated']})")  # noqa: T201 - the result
-    return answer, 0 if any(point["fits"] for point in points) else 1

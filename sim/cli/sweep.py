@@ -1,0 +1,164 @@
+"""The sweep of a scenario as `tiersim run` shows it: a study, its table, its files."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sim.config import ScenarioFile
+    from sim.study.pool import Backend
+    from sim.study.study import Study, Tally
+
+_MAX_ROWS = 60
+#: pictures of more points than this would be a blot
+_MAX_DRAWN = 2000
+
+
+def run_sweep(
+    file: ScenarioFile, folder: Path, *, is_json: bool, has_plots: bool, workers: int = 0, cluster: str = ""
+) -> tuple[dict[str, Any], int]:
+    """Run what is not in the folder's study yet, print the table, export it; returns what `--json` prints and the exit code."""
+    from sim.cli.progress import progress
+    from sim.study.study import Study
+
+    started = time.process_time(), time.perf_counter()
+    study = Study(file, folder)
+    with progress(file.name, study.num_points) as advance:
+        tally = study.run(_backend(workers, cluster), lambda done, _total: advance(done))
+    seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
+    answer: dict[str, Any] = {"scenario": file.name}
+    if is_json:
+        answer["points"] = list(study.points())
+    else:
+        _print_table(study, tally)
+    if file.claim:
+        answer["claim"] = _claim(study, is_json=is_json)
+    written = _write(study, has_plots=has_plots, seconds=seconds)
+    _report(study, tally, written)
+    return answer, exit_code(tally)
+
+
+def exit_code(tally: Tally) -> int:
+    """0 if any point fits; else 3 if the simulator failed, 2 if every point is wrong input, 1."""
+    if tally.has_fit:
+        return 0
+    if tally.counts.get("failed") or tally.counts.get("lost"):
+        return 3
+    return 2 if set(tally.counts) == {"invalid"} else 1
+
+
+def _backend(workers: int, cluster: str) -> Backend | None:
+    if cluster:
+        from sim.study.cluster import Dask
+
+        return Dask(cluster)
+    if workers:
+        from sim.study.pool import Processes, Serial
+
+        return Serial() if workers == 1 else Processes(workers)
+    return None
+
+
+def _claim(study: Study, *, is_json: bool) -> dict[str, Any]:
+    """What the points say about the claim of an article scenario."""
+    from sim.metrics.claim import verdict_of_points
+
+    claim = verdict_of_points(study.file.claim, list(study.points()))
+    if not is_json:
+        typer.echo(f"claim {claim['id']}: {claim['verdict']} (simulated {claim['simulated']})")
+    return claim
+
+
+def _print_table(study: Study, tally: Tally) -> None:
+    from sim.cli.printing import console
+
+    out = console()
+    out.print(points_table(study.file.name, list(islice(study.points(), _MAX_ROWS))))
+    if tally.num_points > _MAX_ROWS:
+        out.print(f"and {tally.num_points - _MAX_ROWS} more points: see points.csv")
+
+
+def points_table(title: str, points: list[dict[str, Any]]) -> Table:
+    """Points as one table: parameters by their short names, verdict, time, throughput, penalty, what binds."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from sim.study.names import short_names
+    from sim.units import format_seconds
+
+    keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
+    short = short_names(keys)
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", padding=(0, 2, 0, 0))
+    for key in keys:
+        table.add_column(short[key], justify="right", header_style="dim", overflow="fold", no_wrap=len(keys) <= 3)
+    for name in ("verdict", "step time", "tokens/s", "penalty", "binds"):
+        table.add_column(name, justify="left" if name in ("verdict", "binds") else "right", header_style="dim", no_wrap=True)
+    for point in points:
+        cells = [str(point["parameters"].get(key, "")) for key in keys]
+        if not point.get("fits"):
+            table.add_row(*cells, Text(str(point["status"]).replace("_", " "), style="red"), "", "", "", "")
+            continue
+        seconds = point.get("step_time_s", point.get("time_per_output_token_s"))
+        penalty = point.get("offload_penalty")
+        table.add_row(
+            *cells,
+            Text("fits", style="green"),
+            format_seconds(seconds) if seconds is not None else "",
+            f"{point.get('tokens_per_s') or 0:,.4g}",
+            f"{penalty:.3g} x" if penalty is not None else "",
+            str(point.get("bound_by", "")),
+        )
+    return table
+
+
+def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[str]:
+    from sim.cli.outputs import manifest_of
+    from sim.config.results_folder import ResultsFolder
+    from sim.study.export import write_csv, write_summary
+
+    results = ResultsFolder(study.folder)
+    head = {"scenario": study.file.name, "question": study.file.question}
+    results.draw("summary.json", lambda path: write_summary(head, study.outcomes, path))
+    results.draw("points.csv", lambda path: write_csv(study.outcomes, path))
+    if has_plots:
+        from sim.report.curves import draw_sweep
+
+        points = _drawn(study.points())
+        for name, metric in (("sweep.png", "step_time_s"), ("sweep-throughput.png", "tokens_per_s")):
+            if any(point.get(metric) for point in points):
+                results.draw(name, partial(draw_sweep, study.file.name, points, metric))
+    results.finish(manifest_of(study.file, seconds))
+    return results.written
+
+
+def _drawn(points: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What pictures need of the first points: parameters and scalars."""
+    kept = ("parameters", "fits", "status")
+    return [
+        {key: value for key, value in point.items() if key in kept or isinstance(value, (int, float))}
+        for point in islice(points, _MAX_DRAWN)
+    ]
+
+
+def _report(study: Study, tally: Tally, written: list[str]) -> None:
+    """What was done, on standard error."""
+    counts = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(tally.counts.items()))
+    lines = [f"{tally.num_points} points: {counts}; {tally.num_run} run now in {tally.elapsed_s:.1f} s"]
+    for status in ("failed", "lost"):
+        first = next((outcome for outcome in study.outcomes() if outcome.status == status), None)
+        if first is not None:
+            lines.append(
+                f"first point that {'failed' if status == 'failed' else 'was lost'}: {first.parameters}: {first.reason}"
+            )
+    lines.append(f"{study.folder}: {', '.join(written)}, study.sqlite")
+    print("\n".join(lines), file=sys.stderr)  # noqa: T201 - messages go to standard error

@@ -1,0 +1,97 @@
+"""Sweeps through the command line: table, files, JSON, exit codes, resume."""
+
+import csv
+import json
+
+import pytest
+
+from sim.cli import run as tiersim
+from sim.cli.sweep import exit_code
+from sim.study.export import write_csv, write_parquet
+from sim.study.names import short_names
+from sim.study.study import Study, Tally
+
+SWEEP = """# Which lanes?
+name: tiny-sweep
+topology: desktop-rtx-4090
+workload:
+  training:
+    model: {layers: 2, hidden: 512, heads: 8, ffn: 2048, vocabulary: 32000}
+    sequence_length: 256
+sweep:
+  workload.training.batch_size: [1, 2]
+  placement.optimizer_states: [gpu, dram, cxl]
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(SWEEP)
+    return path
+
+
+def test_a_sweep_prints_its_points_and_writes_its_files(scenario, tmp_path, capsys):
+    assert tiersim(["run", str(scenario), "--out", str(tmp_path / "r"), "--workers", "1"]) == 0
+    first = capsys.readouterr()
+    assert "batch size" in first.out
+    assert first.out.count("fits") == 4
+    assert first.out.count("invalid") == 2
+    assert "6 run now" in first.err
+    folder = tmp_path / "r" / "tiny-sweep"
+    assert {path.name for path in folder.iterdir()} >= {
+        "summary.json", "points.csv", "sweep.png", "manifest.json", "study.sqlite",
+    }  # fmt: skip
+    assert tiersim(["run", str(scenario), "--out", str(tmp_path / "r")]) == 0
+    second = capsys.readouterr()
+    assert second.out == first.out
+    assert "0 run now" in second.err
+
+
+def test_json_holds_every_point_and_equals_summary_json(scenario, tmp_path, capsys):
+    assert tiersim(["run", str(scenario), "--out", str(tmp_path), "--json", "--no-plots", "--workers", "1"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [point["status"] for point in printed["points"]] == ["fits", "fits", "invalid"] * 2
+    assert printed["points"][1]["parameters"] == {"workload.training.batch_size": 1, "placement.optimizer_states": "dram"}
+    assert json.loads((tmp_path / "tiny-sweep" / "summary.json").read_text())["points"] == printed["points"]
+
+
+def test_csv_and_parquet_are_the_same_table(scenario, tmp_path):
+    study = Study(scenario, tmp_path / "s")
+    study.run()
+    path = write_csv(study.outcomes, tmp_path / "points.csv")
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert [row["status"] for row in rows] == ["fits", "fits", "invalid"] * 2
+    exact = [outcome.summary.get("step_time_s") for outcome in study.outcomes()]
+    assert [float(row["step_time_s"]) if row["step_time_s"] else None for row in rows] == exact
+    assert "cxl" in rows[2]["reason"]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(write_parquet(study.outcomes, tmp_path / "points.parquet")).to_pylist()
+    assert [row["step_time_s"] for row in table] == exact
+    assert [row["parameters.workload.training.batch_size"] for row in table] == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"),
+    [
+        ({"fits": 1, "failed": 5}, 0),
+        ({"does_not_fit": 2}, 1),
+        ({"does_not_fit": 2, "invalid": 1}, 1),
+        ({"invalid": 3}, 2),
+        ({"does_not_fit": 2, "failed": 1}, 3),
+        ({"lost": 1}, 3),
+    ],
+)
+def test_exit_codes(counts, code):
+    assert exit_code(Tally(sum(counts.values()), 0, 0, counts, 0.0)) == code
+
+
+def test_short_names_tell_parameters_apart():
+    names = short_names(["workload.training.batch_size", "topology.gpu1.link.lanes", "a.x", "b.x", "machine"])
+    assert names == {
+        "workload.training.batch_size": "batch size",
+        "topology.gpu1.link.lanes": "gpu1.link.lanes",
+        "a.x": "a.x",
+        "b.x": "b.x",
+        "machine": "machine",
+    }
