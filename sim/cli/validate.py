@@ -19,6 +19,7 @@ def command(
     worst: Annotated[int, typer.Option(help="Print this many rows with the largest errors.")] = 0,
     out: Annotated[str, typer.Option(help="Folder for CSV tables and plots; empty = none.")] = "results/validation",
     reference: Annotated[str, typer.Option(help="Write the summary to this CSV (the committed reference).")] = "",
+    article: Annotated[str, typer.Option(help="Judge the article's claims instead, and write the page to this file.")] = "",
     workers: Annotated[int, typer.Option(help="Processes; default one per CPU.")] = 0,
     is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
@@ -29,6 +30,10 @@ def command(
     import json
 
     from sim.config import data_folder
+
+    if article:
+        _judge_article(paths, article)
+        return
     from sim.study.validation import run_rows
     from sim.study.validation_output import chosen_family, to_json
     from sim.study.validation_rows import read_rows
@@ -131,3 +136,16 @@ def _write_reference(report: Report, path: str, *, rows_are_fast: bool) -> None:
     fast = report_of([o for o in report.outcomes if o.row.is_fast], [s for s in report.skipped if s.row.is_fast])
     lines = [] if rows_are_fast else reference_lines(report, "all")
     Path(path).write_text(as_csv(REFERENCE_COLUMNS, [*lines, *reference_lines(fast, "fast")]), encoding="utf-8")
+
+
+def _judge_article(paths: list[str] | None, page_path: str) -> None:
+    from pathlib import Path
+
+    from sim.config import data_folder
+    from sim.study.article import judge, page
+
+    files = [Path(path) for path in paths or []] or sorted((data_folder() / "scenarios" / "article").glob("*.yaml"))
+    judged = judge(files)
+    Path(page_path).write_text(page(judged), encoding="utf-8")
+    for item in judged:
+        typer.echo(f"{item.claim['id']}  {item.claim['verdict']:<15} {item.file.name}")
