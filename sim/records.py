@@ -51,7 +51,7 @@ Category = Literal["compute", "collective", "transfer", "cpu_optimizer", "storag
 Dtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "nf4"]
 KernelKind = Literal["gemm", "gemv", "attention", "elementwise", "logits", "embedding", "optimizer", "recorded", "other"]
 CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "point_to_point"]
-Group = Literal["data", "tensor", "pipeline", "context", "expert", "shard", "replica", "world"]
+Group = Literal["data", "tensor", "pipeline", "context", "expert", "expert_data", "shard", "replica", "world"]
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

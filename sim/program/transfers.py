@@ -135,8 +135,12 @@ class Membership:
     def stride(self, group: str) -> int:
         """Distance of neighbours in the group: tensor fastest, then context, data, pipeline slowest."""
         tensor = self.sizes.get("tensor", 1)
-        if group == "tensor" or group == "world":
+        everyone = self.sizes.get("data", 1)
+        is_wide = self.sizes.get("expert", 1) > everyone  # experts spread over the tensor ranks too
+        if group in ("tensor", "world") or (group == "expert" and is_wide):
             return 1
+        if group == "expert_data":
+            return self.sizes.get("expert", 1) * (1 if is_wide else tensor)
         if group == "replica":
             return tensor * self.sizes.get("shard", 1)
         if group == "pipeline":

@@ -7,9 +7,13 @@ like; it never sets a constant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from sim.errors import Fault, InputError
+
+#: traffic to quantise one GEMM input element: read 2 bytes, write the row-wise and the transposed copy (and scales)
+_CAST_BYTES = {"fp8": 4.0, "mxfp8": 4.1, "nvfp4": 3.1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,19 +24,25 @@ class Profile:
     source: str
     # kernels
     elementwise_traffic: float = 1.0  # multiplies the minimal traffic of norms, residuals, activations (unfused eager > 1)
+    compiled_traffic: float = 0.7  # the same when the compiler fuses
+    softmax_traffic: float = 1.0  # the same of the softmax of eager attention
+    loss_traffic: float = 1.0  # the same of the loss
+    cast_bytes: Mapping[str, float] = field(default_factory=lambda: dict(_CAST_BYTES))  # per quantised GEMM input, by precision
     dispatch_s_per_kernel: float = 6e-6  # CPU time to launch one kernel; hidden unless the GPU is faster
-    kernels_per_layer: int = 24  # forward kernels launched per layer; backward twice
+    small_kernels_per_layer: float = 12.0  # forward launches of a layer besides GEMMs and attention; backward twice
     attention_version: str = ""  # kernel generation; "" = the part's default
-    logit_bytes: float = 24.0  # traffic per logit in loss forward and backward, fp32 upcast
     # data parallel
     overlap_gradient_reduce: bool = True
     overlap_parameter_gather: bool = False
+    stage2_gathers_each: bool = False  # FSDP's SHARD_GRAD_OP: weights are gathered for every micro-batch
     reduce_dtype_bytes: float = 2.0
     bucket_elements: int = 200_000_000
     prefetch_layers: int = 1  # ZeRO-3 / FSDP: layers gathered ahead
     collective_compute_share: float = 0.15  # of the multiprocessors, while a collective runs beside compute
-    # tensor parallel
-    tensor_overlap: float = 0.0  # share of tensor-parallel communication hidden behind the GEMMs
+    # model parallel: share of the communication that is hidden behind the kernels
+    tensor_overlap: float = 0.0
+    context_overlap: float = 0.8
+    expert_overlap: float = 0.0
     # ZeRO hooks
     hook_forward_s: float = 0.0  # per layer
     hook_backward_s: float = 0.0  # per layer
@@ -68,7 +78,7 @@ _MEGATRON = Profile(
     overlap_gradient_reduce=True,
     overlap_parameter_gather=True,
 )
-_FSDP = Profile(name="fsdp", source="PyTorch FSDP", elementwise_traffic=1.5)
+_FSDP = Profile(name="fsdp", source="PyTorch FSDP", elementwise_traffic=1.5, stage2_gathers_each=True)
 
 PROFILES: dict[str, Profile] = {
     profile.name: profile

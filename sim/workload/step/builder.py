@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from sim.records import Category, Kind, StepOperation
-from sim.workload.step.kernels import Pass
+from sim.workload.footprint.counts import quantised_bytes
 from sim.workload.step.plan import Plan
+from sim.workload.step.work import Pass
 
 #: role of a stream -> category of its operations unless told otherwise
 _CATEGORY: dict[str, Category] = {
@@ -23,6 +24,11 @@ class StepBuilder:
         self.plan = plan
         self.operations: list[StepOperation] = []
         self._next: dict[str, int] = {}
+        adapter = plan.training.adapter
+        #: bytes of one weight as kept and gathered: quantised where the frozen base is
+        self.stored_weight_bytes = (
+            quantised_bytes(plan.training) if adapter.type != "none" and adapter.base != "bf16" else plan.weight_bytes
+        )
 
     def add(self, rank_class: str, role: str, kind: Kind, name: str, *, after: Iterable[str | None] = (), **fields: Any) -> str:
         """Append one operation to stream "<rank_class>.<role>" and return its id; `None` in `after` is skipped."""

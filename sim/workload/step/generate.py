@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sim.records import RankClass, Residency, Step, TensorClass
-from sim.workload import frameworks
+from sim.workload import frameworks, shapes
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.gradients import Gradients
-from sim.workload.step.passes import Lane, Passes
+from sim.workload.step.lane import Lane
+from sim.workload.step.passes import Passes
 from sim.workload.step.plan import Plan, resolve
 from sim.workload.step.schedule import Turn, turns
 from sim.workload.step.update import Update
@@ -98,6 +99,7 @@ def _group_sizes(plan: Plan) -> dict[str, int]:
         "pipeline": parallelism.pipeline,
         "context": parallelism.context,
         "expert": parallelism.expert,
+        "expert_data": plan.expert_replicas,
         "shard": plan.shards,
         "replica": plan.replicas,
         "world": plan.world,
@@ -106,12 +108,13 @@ def _group_sizes(plan: Plan) -> dict[str, int]:
 
 def _resident(plan: Plan, update: Update, lanes: list[Lane]) -> tuple[Residency, ...]:
     """Static bytes of the largest stage, per rank: weights, gradients, master weights, optimizer states."""
-    lane = max(lanes, key=lambda item: plan.stage_parameters(item.stage))
-    parameters, updated = plan.stage_parameters(lane.stage), update.elements(lane)
-    weights = parameters / plan.shards if plan.zero_stage == 3 else parameters
-    gradients = parameters / plan.shards if plan.zero_stage >= 2 else parameters
+    lane = max(lanes, key=lambda item: plan.rank_parameters(item.stage).total)
+    ranked, updated = plan.rank_parameters(lane.stage), update.elements(lane)
+    dense, routed = plan.shards, min(plan.shards, plan.expert_replicas)
+    weights = ranked.dense / dense + ranked.routed / routed if plan.zero_stage == 3 else ranked.total
+    gradients = updated if plan.zero_stage >= 2 else ranked.trained
     return (
-        Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=weights * plan.weight_bytes),
+        Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=weights * update.builder.stored_weight_bytes),
         Residency(tensor_class=TensorClass.GRADIENTS, size_bytes=gradients * plan.weight_bytes),
         Residency(tensor_class=TensorClass.MASTER_WEIGHTS, size_bytes=updated * 4.0),
         Residency(tensor_class=TensorClass.OPTIMIZER_STATES, size_bytes=updated * 8.0),
@@ -119,9 +122,16 @@ def _resident(plan: Plan, update: Update, lanes: list[Lane]) -> tuple[Residency,
 
 
 def model_flops(plan: Plan) -> float:
-    """FLOPs of the whole job's step without recomputation: 6 per weight and token plus causal attention."""
-    training = plan.training
+    """FLOPs of the whole job's step without recomputation: 6 per active weight and token plus causal attention.
+
+    Of frozen weights (adapters) only 4: there is no weight gradient.
+    """
+    training, shape = plan.training, plan.shape
     tokens = training.batch_size * training.sequence_length * training.gradient_accumulation * training.parallelism.data
-    weights = plan.layer_parameters * plan.shape.layers + plan.shape.vocabulary * plan.shape.hidden
-    attention = 12.0 * training.sequence_length * plan.query_width * plan.shape.layers * (0.5 if training.causal else 1.0)
-    return float(tokens) * (6.0 * weights + attention)
+    count = plan.count
+    unused = count.moe_layers * (count.experts - shape.experts_per_token) * count.expert
+    weights = count.layers - unused + shape.vocabulary * shape.hidden
+    width = (shapes.query_width(shape) + shapes.output_width(shape)) / 2
+    attention = 12.0 * training.sequence_length * width * shape.layers * (0.5 if training.causal else 1.0)
+    each = 4.0 if plan.is_frozen else 6.0
+    return float(tokens) * (each * weights + attention)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from sim.records import Kind, TensorClass
 from sim.workload.step.builder import StepBuilder
+from sim.workload.step.lane import Lane
 from sim.workload.step.schedule import Turn
-
-if TYPE_CHECKING:
-    from sim.workload.step.passes import Lane
 
 
 class Gradients:
@@ -18,33 +16,43 @@ class Gradients:
     def __init__(self, builder: StepBuilder) -> None:
         self.builder, self.plan = builder, builder.plan
         self.ready: dict[str, dict[str, str]] = {}  # lane -> stream -> last id: gradients are at home after these
-        self._bucket: dict[str, float] = {}
+        self._bucket: dict[str, tuple[float, float]] = {}
         offload, profile = self.plan.training.offload, self.plan.profile
         self.is_overlapped = profile.overlap_gradient_copy if offload.overlap_gradients is None else offload.overlap_gradients
         self.is_pinned = offload.pin_memory is not False
         self.bucket_elements = offload.bucket_elements or profile.bucket_elements
+        states = self.plan.home(TensorClass.OPTIMIZER_STATES)
         self.is_offloaded = self.plan.home(TensorClass.GRADIENTS) != "gpu"
+        #: where the CPU update finds them
+        self.target = "dram" if states == "storage" else "home:gradients"
 
-    def gather(self, lane: Lane, block: range, turn: Turn, phase: str) -> str | None:
-        """Fetch the parameters of a block: from their home if offloaded, then from the other shards."""
-        return self._gather(lane, self.plan.layer_parameters * len(block) / self.plan.tensor, turn, phase, block.start)
+    # ------------------------------------------------------------------------------------------------------ parameters
 
-    def gather_head(self, lane: Lane, turn: Turn) -> str | None:
-        """Fetch the output projection for the forward pass; it stays for the backward pass that follows."""
-        return self._gather(lane, self.plan.head_parameters / self.plan.tensor, turn, "forward", -1)
-
-    def _gather(self, lane: Lane, parameters: float, turn: Turn, phase: str, layer: int) -> str | None:
+    def gather_block(self, lane: Lane, block: range, turn: Turn, phase: str) -> str | None:
+        """Fetch the parameters of a block before its pass."""
         plan = self.plan
-        is_sharded = plan.zero_stage == 3 and plan.shards > 1
+        return self.gather(lane, plan.block_parameters(block), plan.block_routed(block), turn, phase, block.start)
+
+    def gather(self, lane: Lane, dense: float, routed: float, turn: Turn, phase: str, layer: int) -> str | None:
+        """Fetch parameters: from their home if offloaded, then from the other shards.
+
+        `dense` are held by all data-parallel ranks, `routed` by those with the same experts. None if all is there.
+        """
+        plan, profile = self.plan, self.plan.profile
+        is_first = turn.micro_batch == 0 and phase == "forward"
+        is_each = plan.zero_stage == 3 or (plan.zero_stage == 2 and profile.stage2_gathers_each and phase == "forward")
+        is_late = (
+            plan.zero_stage in (1, 2) and profile.overlap_parameter_gather and is_first and not profile.stage2_gathers_each
+        )
         is_away = plan.home(TensorClass.WEIGHTS) != "gpu"
-        if not parameters or not (is_sharded or is_away):
+        if not is_away and not is_each and not is_late:
             return None
         # a rate limiter keeps `prefetch_layers` blocks ahead of the one that computes
-        window = lane.history[-plan.profile.prefetch_layers - 1 :][:1]
-        mark = {"phase": phase, "micro_batch": turn.micro_batch, "layer": layer, "tensor_class": TensorClass.WEIGHTS}
-        size, fetched = parameters * plan.weight_bytes, None
+        window = [] if is_late else lane.history[-profile.prefetch_layers - 1 :][:1]
+        mark = {"phase": phase, "micro_batch": turn.micro_batch, "layer": layer}
+        fetched: str | None = None
         if is_away:
-            shard = size / plan.shards if is_sharded else size
+            size = self._away_bytes(dense, routed)
             fetched = self.builder.add(
                 lane.name,
                 "h2d",
@@ -53,99 +61,121 @@ class Gradients:
                 after=window,
                 source="home:weights",
                 target="gpu",
-                size_bytes=shard,
+                size_bytes=size,
                 is_pinned=self.is_pinned,
+                tensor_class=TensorClass.WEIGHTS,
                 **mark,
             )
-        if not is_sharded:
+        if not (is_each or is_late):
             return fetched
-        return self.builder.add(
-            lane.name,
-            "collective",
-            Kind.COLLECTIVE,
-            "all-gather weights",
-            after=[*window, fetched],
-            collective="all_gather",
-            group="shard",
-            size_bytes=size,
-            compute_share=plan.profile.collective_compute_share,
-            **mark,
-        )
+        return self._gathered(lane, dense, routed, [*window, fetched], mark) or fetched
 
-    def produced(self, lane: Lane, turn: Turn, done: str, parameters: float, layer: int, *, is_last: bool) -> None:
-        """Gradients of `parameters` exist after `done`: reduce them when a bucket is full, then move them home."""
+    def _away_bytes(self, dense: float, routed: float) -> float:
+        """Bytes of weights that this rank fetches from their home: its shard, quantised if frozen so."""
+        plan, shards = self.plan, self.plan.shards if self.plan.zero_stage == 3 else 1
+        return (dense / shards + routed / min(shards, plan.expert_replicas)) * self.builder.stored_weight_bytes
+
+    def _gathered(self, lane: Lane, dense: float, routed: float, after: list[str | None], mark: dict[str, Any]) -> str | None:
+        plan, last = self.plan, None
+        for amount, group, ranks in ((dense, "shard", plan.shards), (routed, "expert_data", plan.expert_replicas)):
+            if amount and ranks > 1:
+                last = self.builder.add(
+                    lane.name,
+                    "collective",
+                    Kind.COLLECTIVE,
+                    "all-gather weights",
+                    after=after,
+                    collective="all_gather",
+                    group=group,
+                    size_bytes=amount * self.builder.stored_weight_bytes,
+                    compute_share=plan.profile.collective_compute_share,
+                    tensor_class=TensorClass.WEIGHTS,
+                    **mark,
+                )
+        return last
+
+    def gather_updated(self, lane: Lane, after: list[str]) -> list[str]:
+        """ZeRO 1 and 2: after the update every rank fetches the weights that others updated (unless the next step does)."""
+        plan, profile = self.plan, self.plan.profile
+        if plan.zero_stage not in (1, 2) or profile.overlap_parameter_gather or profile.stage2_gathers_each:
+            return after
+        ranked = plan.rank_parameters(lane.stage)
+        done = self._gathered(lane, ranked.trained_dense + ranked.adapter, ranked.trained_routed, [*after], {"phase": "update"})
+        return [done] if done else after
+
+    # ------------------------------------------------------------------------------------------------------- gradients
+
+    def produced(self, lane: Lane, turn: Turn, done: str, dense: float, routed: float, layer: int, *, is_last: bool) -> None:
+        """Gradients exist after `done`: reduce them when a bucket is full, then move them home."""
         plan = self.plan
         is_each = plan.zero_stage >= 2 and plan.shards > 1
         if not (is_last or is_each or self.is_offloaded):
             return
-        bucket = self._bucket.get(lane.name, 0.0) + parameters
-        is_flushed = layer in (-1, 0) or bucket >= self.bucket_elements or plan.zero_stage == 3
-        self._bucket[lane.name] = 0.0 if is_flushed else bucket
+        before = self._bucket.get(lane.name, (0.0, 0.0))
+        bucket = (before[0] + dense, before[1] + routed)
+        is_flushed = layer in (-1, 0) or sum(bucket) >= self.bucket_elements or plan.zero_stage == 3
+        self._bucket[lane.name] = (0.0, 0.0) if is_flushed else bucket
         if not is_flushed:
             return
         mark = {"phase": "backward", "micro_batch": turn.micro_batch, "layer": layer}
-        reduced: str | None = done
+        reduced = done
         if is_last or is_each:
             reduced = self._reduce(lane, done, bucket, mark)
         if self.is_offloaded:
-            self._move(lane, reduced, bucket, turn, mark)
-        elif reduced != done and reduced:
+            self._move(lane, reduced, self._own(*bucket), turn, mark)
+        elif reduced != done:
             self._is_ready(lane, reduced)
 
-    def _reduce(self, lane: Lane, done: str, elements: float, mark: dict[str, object]) -> str:
-        plan, profile, last = self.plan, self.plan.profile, done
+    def _own(self, dense: float, routed: float) -> float:
+        """Gradients that this rank keeps after the reduction."""
+        plan = self.plan
+        if plan.zero_stage < 2:
+            return dense + routed
+        return dense / plan.shards + routed / min(plan.shards, plan.expert_replicas)
+
+    def _reduce(self, lane: Lane, done: str, bucket: tuple[float, float], mark: dict[str, Any]) -> str:
+        """Reduce over the ranks with the same parameters: all-reduce, or reduce-scatter (and across replicas)."""
+        plan, profile = self.plan, self.plan.profile
+        after = done if profile.overlap_gradient_reduce else lane.history[-1]
+        last = done
+        kind = "all_reduce" if plan.zero_stage == 0 else "reduce_scatter"
         fields = {"compute_share": profile.collective_compute_share, "tensor_class": TensorClass.GRADIENTS} | mark
-        size = elements * profile.reduce_dtype_bytes
-        if plan.zero_stage == 0 and plan.shards > 1:
-            return self._collective(lane, "all-reduce gradients", "all_reduce", "data", size, [last], fields)
-        if plan.shards > 1:
-            last = self._collective(lane, "reduce-scatter gradients", "reduce_scatter", "shard", size, [last], fields)
-        if plan.replicas > 1:
-            size /= plan.shards
-            last = self._collective(lane, "all-reduce gradients", "all_reduce", "replica", size, [last], fields)
+        parts = ((bucket[0], "shard", plan.shards), (bucket[1], "expert_data", plan.expert_replicas))
+        for amount, group, ranks in parts:
+            if not amount:
+                continue
+            size = amount * profile.reduce_dtype_bytes
+            if ranks > 1:
+                last = self._collective(lane, kind, group, size, [after], fields)
+            if group == "shard" and plan.replicas > 1:
+                last = self._collective(lane, "all_reduce", "replica", size / ranks, [last], fields)
+        if last != done and not profile.overlap_gradient_reduce:
+            lane.pending.append(last)
         return last
 
-    def _collective(
-        self, lane: Lane, name: str, kind: str, group: str, size: float, after: list[str], fields: dict[str, object]
-    ) -> str:
+    def _collective(self, lane: Lane, kind: str, group: str, size: float, after: list[str], fields: dict[str, Any]) -> str:
+        name = f"{kind.replace('_', '-')} gradients"
         return self.builder.add(
             lane.name, "collective", Kind.COLLECTIVE, name, after=after, collective=kind, group=group, size_bytes=size, **fields
         )
 
-    def _move(self, lane: Lane, reduced: str | None, elements: float, turn: Turn, mark: dict[str, object]) -> None:
+    def _move(self, lane: Lane, reduced: str, share: float, turn: Turn, mark: dict[str, Any]) -> None:
         """Copy this rank's gradients to the host; a blocking copy also waits for the host to store them."""
         plan, profile = self.plan, self.plan.profile
-        share = elements / plan.shards if plan.zero_stage >= 2 else elements
-        fields = {"tensor_class": TensorClass.GRADIENTS, "is_pinned": self.is_pinned} | mark
+        size = share * plan.weight_bytes
+        fields = {"tensor_class": TensorClass.GRADIENTS, "is_pinned": self.is_pinned, "size_bytes": size} | mark
         after = [reduced]
         if turn.micro_batch > 0:  # accumulated on the GPU: the partial sums come back first
-            after = [
-                self.builder.add(
-                    lane.name,
-                    "h2d",
-                    Kind.TRANSFER,
-                    "fetch partial gradients",
-                    after=after,
-                    source="home:gradients",
-                    target="gpu",
-                    size_bytes=share * plan.weight_bytes,
-                    **fields,
-                )
-            ]
+            name = "fetch partial gradients"
+            fetched = self.builder.add(
+                lane.name, "h2d", Kind.TRANSFER, name, after=after, source=self.target, target="gpu", **fields
+            )
+            after = [fetched]
         copied = self.builder.add(
-            lane.name,
-            "d2h",
-            Kind.TRANSFER,
-            "store gradients",
-            after=after,
-            source="gpu",
-            target="home:gradients",
-            size_bytes=share * plan.weight_bytes,
-            **fields,
+            lane.name, "d2h", Kind.TRANSFER, "store gradients", after=after, source="gpu", target=self.target, **fields
         )
-        is_last = turn.micro_batch == plan.training.gradient_accumulation - 1
-        if not self.is_overlapped and is_last:
-            stored = self.builder.add(
+        if turn.micro_batch == plan.training.gradient_accumulation - 1 and not self.is_overlapped:
+            copied = self.builder.add(
                 lane.name,
                 "cpu",
                 Kind.HOST_UPDATE,
@@ -157,8 +187,7 @@ class Gradients:
                 fixed_s=share * profile.host_gradient_s_per_element,
                 **mark,
             )
-            lane.pending.append(stored)
-            copied = stored
+            lane.pending.append(copied)
         self._is_ready(lane, copied)
 
     def _is_ready(self, lane: Lane, identity: str) -> None:

@@ -1,180 +1,173 @@
 """Kernels of one layer, the head and the embedding: FLOPs, bytes and shapes per rank and micro-batch.
 
-T tokens, h hidden, a heads, d head width, f feed-forward width, V vocabulary, s sequence, t tensor ranks.
-Bytes are those that must cross the device's memory when each kernel reads its inputs and writes its outputs once.
+T tokens, h hidden, f feed-forward width, V vocabulary, s sequence, t tensor ranks. Bytes are those that must cross the
+device's memory when each kernel reads its inputs and writes its outputs once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec.structs import replace
 
 from sim.records import Dtype, Kernel
-from sim.workload.step.plan import GEMM_DTYPE, Plan
+from sim.workload import shapes
+from sim.workload.step import linear
+from sim.workload.step.plan import Plan
+from sim.workload.step.work import Pass, elementwise, gemm
 
-#: bytes per attention score of eager attention, forward: scores out, softmax in/out, dropout or mask in/out, in again
-_EAGER_SCORE_BYTES = 11.0
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """Kernels of one direction of one piece of the model, and how many launches they are."""
-
-    kernels: tuple[Kernel, ...]
-    num_launches: float
-
-    def __add__(self, other: Pass) -> Pass:
-        return Pass(self.kernels + other.kernels, self.num_launches + other.num_launches)
-
-    def times(self, count: float) -> Pass:
-        """The same pass `count` times back to back."""
-        if count == 1:
-            return self
-        return Pass(tuple(replace(kernel, count=kernel.count * count) for kernel in self.kernels), self.num_launches * count)
+#: traffic per attention score besides the GEMMs' own, forward: softmax in and out, dropout in, mask and out
+_SOFTMAX_BYTES, _DROPOUT_BYTES = 4.0, 5.0
+#: traffic per logit of loss forward and backward (bytes): fp32 upcast and log-softmax, one fused kernel, chunks, none
+_LOSS_BYTES = {"full": 24.0, "fused": 12.0, "chunked": 16.0, "fused_linear": 4.0}
 
 
-def _element_bytes(dtype: Dtype) -> float:
-    return {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "nf4": 0.5}[dtype]
-
-
-def gemm(m: float, n: float, k: float, dtype: Dtype, name: str, count: float = 1.0) -> Kernel:
-    """[m, k] x [k, n]: 2 m n k FLOPs; inputs in `dtype`, output in 2 bytes (4 for tf32)."""
-    size = _element_bytes(dtype)
-    return Kernel(
-        kind="gemm",
-        flops=2.0 * m * n * k,
-        read_bytes=size * (m * k + k * n),
-        write_bytes=max(2.0, size) * m * n,
-        m=round(m),
-        n=round(n),
-        k=round(k),
-        dtype=dtype,
-        count=count,
-        name=name,
-    )
-
-
-def _both(kernel: Kernel) -> tuple[Kernel, Kernel]:
-    """The two backward GEMMs: gradient of the input and of the weight."""
-    m, n, k = float(kernel.m), float(kernel.n), float(kernel.k)
-    return (
-        gemm(m, k, n, kernel.dtype, f"{kernel.name}.dgrad", kernel.count),
-        gemm(k, n, m, kernel.dtype, f"{kernel.name}.wgrad", kernel.count),
-    )
-
-
-def elementwise(size_bytes: float, name: str, write_share: float = 0.4) -> Kernel:
-    """A memory-bound kernel group of that many bytes."""
-    return Kernel(
-        kind="elementwise", read_bytes=size_bytes * (1 - write_share), write_bytes=size_bytes * write_share, name=name
-    )
-
-
-def linear_forward(plan: Plan) -> tuple[Kernel, ...]:
-    """The four linear maps of a dense layer."""
-    tokens, hidden, t = plan.tokens, plan.shape.hidden, plan.tensor
-    dtype = GEMM_DTYPE[plan.training.precision]
-    return (
-        gemm(tokens, (plan.query_width + 2 * plan.kv_width) / t, hidden, dtype, "qkv"),
-        gemm(tokens, hidden, plan.query_width / t, dtype, "attention_out"),
-        gemm(tokens, plan.mlp_inputs * plan.shape.ffn / t, hidden, dtype, "mlp_in"),
-        gemm(tokens, hidden, plan.shape.ffn / t, dtype, "mlp_out"),
-    )
+def core_dtype(plan: Plan) -> Dtype:
+    """Number format outside the quantised GEMMs."""
+    return {"fp32": "tf32", "fp16": "fp16"}.get(plan.training.precision, "bf16")  # type: ignore[return-value]
 
 
 def attention_core(plan: Plan) -> tuple[Pass, Pass]:
     """Scores, softmax and values, forward and backward; flash = one kernel each, eager = materialised scores."""
-    training, t = plan.training, plan.tensor
-    sequence, width = training.sequence_length, plan.query_width / t
-    half = 0.5 if training.causal else 1.0
-    dtype: Dtype = "fp16" if training.precision == "fp16" else "tf32" if training.precision == "fp32" else "bf16"
-    qkv_bytes = 2.0 * plan.tokens * (plan.query_width + 2 * plan.kv_width) / t
-    out_bytes = 2.0 * plan.tokens * width
-    full = 4.0 * plan.tokens * sequence * width
+    training, t, shape = plan.training, plan.tensor, plan.shape
+    sequence, dtype = training.sequence_length, core_dtype(plan)
+    q, k, v, o = shapes.query_width(shape), shapes.key_width(shape), shapes.value_width(shape), shapes.output_width(shape)
+    qkv_bytes, out_bytes = 2.0 * plan.tokens * (q + k + v) / t, 2.0 * plan.tokens * o / t
+    full = 2.0 * plan.tokens * sequence * (q + o) / t
     if training.attention == "flash":
         variant = training.attention_version or plan.profile.attention_version
+        flops = full * (0.5 if training.causal else 1.0)
         forward = Kernel(
-            kind="attention", flops=full * half, read_bytes=qkv_bytes, write_bytes=out_bytes,
-            sequence_length=sequence, dtype=dtype, variant=variant, name="attention",
-        )  # fmt: skip
-        backward = Kernel(
-            kind="attention", flops=2.5 * full * half, read_bytes=2 * (qkv_bytes + out_bytes), write_bytes=qkv_bytes,
-            sequence_length=sequence, dtype=dtype, variant=variant, name="attention.backward",
-        )  # fmt: skip
-        return Pass((forward,), 1), Pass((backward,), 2)
-    scores = plan.tokens * sequence * plan.shape.heads / t
-    batch = plan.tokens / sequence * plan.shape.heads / t
+            kind="attention",
+            flops=flops,
+            read_bytes=qkv_bytes,
+            write_bytes=out_bytes,
+            sequence_length=sequence,
+            dtype=dtype,
+            variant=variant,
+            name="attention",
+        )
+        back = {"flops": 2.5 * flops, "read_bytes": 2 * (qkv_bytes + out_bytes), "write_bytes": qkv_bytes}
+        return Pass((forward,), 1), Pass((replace(forward, name="attention.backward", **back),), 2)
+    return _eager_core(plan, dtype)
+
+
+def _eager_core(plan: Plan, dtype: Dtype) -> tuple[Pass, Pass]:
+    """Batched GEMMs over the score matrix of every head, and the softmax between them."""
+    shape, sequence = plan.shape, plan.training.sequence_length
+    heads = plan.tokens / sequence * shape.heads / plan.tensor
+    inner, outer = shapes.query_width(shape) / shape.heads, shapes.output_width(shape) / shape.heads
     matmuls = (
-        gemm(sequence, sequence, plan.head_width, dtype, "scores", batch),
-        gemm(sequence, plan.head_width, sequence, dtype, "values", batch),
+        gemm(sequence, sequence, inner, dtype, "scores", heads),
+        gemm(sequence, outer, sequence, dtype, "values", heads),
     )
-    # softmax, mask and dropout; the score matrix written and read by the GEMMs is in their own bytes
-    extra = elementwise((_EAGER_SCORE_BYTES - 4.0) * scores, "softmax")
-    back = tuple(half for kernel in matmuls for half in _both(kernel))
-    return Pass((*matmuls, extra), 6), Pass((*back, elementwise((_EAGER_SCORE_BYTES - 4.0) * scores, "softmax.backward")), 10)
+    back = tuple(
+        half
+        for kernel in matmuls
+        for half in (
+            gemm(kernel.m, kernel.k, kernel.n, dtype, f"{kernel.name}.dgrad", heads),
+            gemm(kernel.k, kernel.n, kernel.m, dtype, f"{kernel.name}.wgrad", heads),
+        )
+    )
+    each = _SOFTMAX_BYTES + (_DROPOUT_BYTES if plan.training.dropout else 0.0)
+    softmax = plan.profile.softmax_traffic * each * plan.tokens * sequence * shape.heads / plan.tensor
+    # a batched GEMM is one launch: its count is the number of heads, so its launch time is counted once by the dispatch
+    return (
+        Pass((*_batched(matmuls), elementwise(softmax, "softmax")), 5),
+        Pass((*_batched(back), elementwise(1.5 * softmax, "softmax.backward")), 8),
+    )
 
 
-def elementwise_bytes(plan: Plan) -> float:
-    """Forward traffic of norms, residuals, rotary embedding and the activation function, each kernel by itself.
+def _batched(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """Batched GEMMs as one kernel each with all heads' work."""
+    return tuple(
+        replace(
+            kernel,
+            flops=kernel.flops * kernel.count,
+            read_bytes=kernel.read_bytes * kernel.count,
+            write_bytes=kernel.write_bytes * kernel.count,
+            count=1.0,
+        )
+        for kernel in kernels
+    )
 
-    Two norms and two residual additions read and write T h (with sequence parallelism T h / t); the activation reads
-    its inputs and writes one output of f / t.
+
+def elementwise_bytes(plan: Plan, *, is_moe: bool) -> float:
+    """Forward traffic of norms, residuals, rotary embedding, activation function and expert routing.
+
+    Two norms and two residual additions read and write T h (shared by the tensor ranks with sequence parallelism); the
+    activation reads its inputs and writes one output; routing permutes the tokens of each expert there and back.
     """
-    tokens, t = plan.tokens, plan.tensor
-    split = t if plan.training.parallelism.sequence_parallel else 1
-    hidden_bytes = 20.0 * tokens * plan.shape.hidden / split
-    mlp_bytes = 2.0 * (plan.mlp_inputs + 1) * tokens * plan.shape.ffn / t
-    rope = 4.0 if plan.shape.position == "rope" else 0.0
-    qkv_bytes = rope * tokens * (plan.query_width + plan.kv_width) / t
-    dropout = 10.0 * tokens * plan.shape.hidden / split if plan.training.dropout else 0.0
-    return plan.profile.elementwise_traffic * (hidden_bytes + mlp_bytes + qkv_bytes + dropout)
+    tokens, t, shape, split = plan.tokens, plan.tensor, plan.shape, plan.sequence_split
+    hidden_bytes = (20.0 + (10.0 if plan.training.dropout else 0.0)) * tokens * shape.hidden / split
+    rope = 4.0 if shape.position == "rope" else 0.0
+    qkv_bytes = rope * tokens * (shapes.query_width(shape) + shapes.key_width(shape)) / t
+    each = 2.0 * shapes.num_mlp_matrices(shape)
+    if not is_moe:
+        mlp_bytes = each * tokens * shape.ffn / t
+    else:
+        copies = linear.expert_tokens(plan)
+        mlp_bytes = each * (copies * shape.expert_ffn / (1 if plan.is_expert_wide else t))
+        mlp_bytes += each * tokens * shape.shared_expert_ffn / t + 8.0 * copies * shape.hidden
+    factor = plan.profile.compiled_traffic if plan.training.compile else plan.profile.elementwise_traffic
+    return factor * (hidden_bytes + mlp_bytes + qkv_bytes)
 
 
-def layer_forward(plan: Plan) -> Pass:
-    """One dense layer, forward."""
+def layer_forward(plan: Plan, *, is_moe: bool) -> Pass:
+    """One layer, forward."""
     core, _ = attention_core(plan)
-    work = (*linear_forward(plan), elementwise(elementwise_bytes(plan), "elementwise"))
-    return Pass(work, plan.profile.kernels_per_layer - core.num_launches) + core
+    maps = linear.forward(plan, linear.layer_maps(plan, is_moe=is_moe))
+    rest = Pass((elementwise(elementwise_bytes(plan, is_moe=is_moe), "elementwise"),), _rest_launches(plan, is_moe=is_moe))
+    return maps + core + rest
 
 
-def layer_backward(plan: Plan) -> Pass:
-    """One dense layer, backward, with the recomputation that the plan asks for."""
+def layer_backward(plan: Plan, *, is_moe: bool) -> Pass:
+    """One layer, backward."""
     _, core = attention_core(plan)
-    linear = tuple(half for kernel in linear_forward(plan) for half in _both(kernel))
-    work = (*linear, elementwise(2 * elementwise_bytes(plan), "elementwise.backward"))
-    return Pass(work, 2 * plan.profile.kernels_per_layer - core.num_launches) + core
+    maps = linear.backward(plan, linear.layer_maps(plan, is_moe=is_moe))
+    size = 2 * elementwise_bytes(plan, is_moe=is_moe)
+    rest = Pass((elementwise(size, "elementwise.backward"),), 2 * _rest_launches(plan, is_moe=is_moe))
+    return maps + core + rest
 
 
-def recompute(plan: Plan) -> Pass:
+def _rest_launches(plan: Plan, *, is_moe: bool) -> float:
+    """Small kernels of a layer besides GEMMs and the attention core."""
+    return plan.profile.small_kernels_per_layer * (2 if is_moe else 1) * (0.4 if plan.training.compile else 1.0)
+
+
+def recompute(plan: Plan, *, is_moe: bool) -> Pass:
     """What a checkpointed layer runs again before its backward."""
     if plan.training.checkpointing.mode == "selective":
         return attention_core(plan)[0]
-    return layer_forward(plan)
+    return layer_forward(plan, is_moe=is_moe)
 
 
-def embedding_forward(plan: Plan) -> Pass:
-    """Lookup: one read and one write of T h."""
-    size = 4.0 * plan.tokens * plan.shape.hidden
-    kernel = Kernel(kind="embedding", read_bytes=size / 2, write_bytes=size / 2, name="embedding")
-    return Pass((kernel,), 3)
+def embedding(plan: Plan) -> Pass:
+    """Lookup (or the scatter of its gradient): one read and one write of T h."""
+    size = 4.0 * plan.tokens * plan.shape.hidden / plan.sequence_split
+    return Pass((Kernel(kind="embedding", read_bytes=size / 2, write_bytes=size / 2, name="embedding"),), 3)
+
+
+def _head(plan: Plan) -> tuple[Kernel, Kernel, Kernel]:
+    tokens, hidden, vocabulary = plan.tokens, plan.shape.hidden, plan.shape.vocabulary / plan.tensor
+    logits = replace(gemm(tokens, vocabulary, hidden, core_dtype(plan), "logits"), kind="logits")
+    loss = elementwise(_LOSS_BYTES[plan.training.loss] * plan.profile.loss_traffic / 2 * tokens * vocabulary, "loss")
+    return logits, loss, elementwise(4.0 * tokens * hidden / plan.sequence_split, "last_norm")
 
 
 def head_forward(plan: Plan) -> Pass:
     """Last norm, logits and loss, forward."""
-    tokens, hidden, vocabulary = plan.tokens, plan.shape.hidden, plan.shape.vocabulary / plan.tensor
-    dtype: Dtype = "fp16" if plan.training.precision == "fp16" else "tf32" if plan.training.precision == "fp32" else "bf16"
-    logits = replace(gemm(tokens, vocabulary, hidden, dtype, "logits"), kind="logits")
-    loss = elementwise(plan.profile.logit_bytes / 2 * tokens * vocabulary, "loss")
-    return Pass((logits, loss, elementwise(4.0 * tokens * hidden, "last_norm")), 8)
+    return Pass(_head(plan), 8)
 
 
 def head_backward(plan: Plan) -> Pass:
-    """Loss and logits, backward."""
-    forward = head_forward(plan)
-    logits, loss, norm = forward.kernels
-    back = tuple(replace(half, kind="logits") for half in _both(logits))
-    return Pass((*back, loss, norm), 12)
+    """Loss and logits, backward; a fused linear loss computes its logits again."""
+    logits, loss, norm = _head(plan)
+    m, n, k = float(logits.m), float(logits.n), float(logits.k)
+    halves = [gemm(m, k, n, logits.dtype, "logits.dgrad")]
+    if not plan.is_frozen:
+        halves.append(gemm(k, n, m, logits.dtype, "logits.wgrad"))
+    if plan.training.loss == "fused_linear":
+        halves.append(logits)
+    return Pass((*(replace(half, kind="logits") for half in halves), loss, norm), 12)
 
 
 def optimizer_kernel(num_elements: float, bytes_per_element: float) -> Kernel:

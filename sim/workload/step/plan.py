@@ -8,12 +8,13 @@ from functools import cached_property
 
 from sim.errors import Fault, InputError
 from sim.records import Dtype, TensorClass
+from sim.workload import shapes
+from sim.workload.footprint.counts import RankParameters, adapter_targets, is_moe_layer, rank_parameters
 from sim.workload.frameworks import Profile
 from sim.workload.shape import ModelShape
+from sim.workload.shapes import ParameterCount
 from sim.workload.training import Training
 
-#: bytes of one element as stored between kernels
-ACTIVATION_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2.0, "mxfp8": 2.0, "nvfp4": 2.0}
 #: dtype of the matrix multiplications
 GEMM_DTYPE: dict[str, Dtype] = {
     "fp32": "tf32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4",
@@ -34,6 +35,11 @@ class Plan:
         return self.training.model
 
     @cached_property
+    def count(self) -> ParameterCount:
+        """Parameters of the model by part."""
+        return shapes.parameters(self.shape)
+
+    @cached_property
     def tokens(self) -> float:
         """Tokens of one micro-batch on one rank (a context-parallel rank holds its part of the sequence)."""
         return self.training.batch_size * self.training.sequence_length / self.training.parallelism.context
@@ -44,78 +50,64 @@ class Plan:
         return self.training.parallelism.tensor
 
     @property
+    def sequence_split(self) -> int:
+        """Ranks that share norms and residuals: the tensor ranks with sequence parallelism."""
+        return self.tensor if self.training.parallelism.sequence_parallel else 1
+
+    @property
     def stages(self) -> int:
         """Pipeline stages."""
         return self.training.parallelism.pipeline
 
+    @cached_property
+    def everyone(self) -> int:
+        """Ranks that hold the same parameters: data-parallel times context-parallel."""
+        return self.training.parallelism.data * self.training.parallelism.context
+
     @property
     def shards(self) -> int:
         """Ranks over which ZeRO shards: the shard group, or all data-parallel (and context-parallel) ranks."""
-        parallelism = self.training.parallelism
-        everyone = parallelism.data * parallelism.context
-        return min(parallelism.shard_group or everyone, everyone)
+        return min(self.training.parallelism.shard_group or self.everyone, self.everyone)
 
     @property
     def replicas(self) -> int:
         """Copies of a sharded model (hybrid sharding), across which gradients are reduced too."""
-        parallelism = self.training.parallelism
-        return parallelism.data * parallelism.context // self.shards
+        return self.everyone // self.shards
+
+    @property
+    def expert(self) -> int:
+        """Expert-parallel ranks."""
+        return self.training.parallelism.expert
+
+    @property
+    def is_expert_wide(self) -> bool:
+        """The expert group spans the tensor ranks too: each expert is whole on one rank."""
+        return self.expert > self.everyone
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same experts."""
+        return max(1, self.everyone * (self.tensor if self.is_expert_wide else 1) // self.expert)
 
     @property
     def zero_stage(self) -> int:
-        """ZeRO stage; without data-parallel ranks there is nothing to shard."""
+        """ZeRO stage as asked."""
         return self.training.parallelism.zero_stage
 
     @property
     def world(self) -> int:
         """All ranks."""
-        parallelism = self.training.parallelism
-        return parallelism.data * parallelism.tensor * parallelism.pipeline * parallelism.context
+        return self.everyone * self.tensor * self.stages
 
     @cached_property
-    def head_width(self) -> int:
-        """Width of one attention head."""
-        return self.shape.head_dim or self.shape.hidden // self.shape.heads
-
-    @cached_property
-    def query_width(self) -> int:
-        """Width of all query heads together."""
-        return self.head_width * self.shape.heads
-
-    @cached_property
-    def kv_width(self) -> int:
-        """Width of all key (or value) heads together."""
-        return self.head_width * (self.shape.kv_heads or self.shape.heads)
+    def targets(self) -> frozenset[str]:
+        """Matrices with an adapter; empty for full fine-tuning."""
+        return adapter_targets(self.training) if self.training.adapter.type != "none" else frozenset()
 
     @property
-    def mlp_inputs(self) -> int:
-        """Matrices into the feed-forward layer: 1 (GELU) or 2 (SwiGLU)."""
-        return 2 if self.shape.mlp == "swiglu" else 1
-
-    @cached_property
-    def layer_parameters(self) -> float:
-        """Parameters of one dense layer, all tensor ranks together."""
-        hidden = self.shape.hidden
-        attention = hidden * (2 * self.query_width + 2 * self.kv_width)
-        mlp = (self.mlp_inputs + 1) * hidden * self.shape.ffn
-        norms = (2 if self.shape.norm == "rmsnorm" else 4) * hidden
-        biases = (self.query_width + 2 * self.kv_width if self.shape.attention_bias else 0) + (
-            hidden if self.shape.output_bias else 0
-        )
-        biases += self.mlp_inputs * self.shape.ffn + hidden if self.shape.mlp_bias else 0
-        return attention + mlp + norms + biases
-
-    @cached_property
-    def embedding_parameters(self) -> float:
-        """Parameters of the input embedding (and learned positions)."""
-        positions = self.shape.max_positions if self.shape.position == "learned" else 0
-        return (self.shape.vocabulary + positions) * float(self.shape.hidden)
-
-    @cached_property
-    def head_parameters(self) -> float:
-        """Parameters of the output projection and the last norm; the projection may be the embedding itself."""
-        norm = (1 if self.shape.norm == "rmsnorm" else 2) * self.shape.hidden
-        return norm + (0.0 if self.shape.tied_embeddings else self.shape.vocabulary * float(self.shape.hidden))
+    def is_frozen(self) -> bool:
+        """The base weights receive no gradient."""
+        return self.training.adapter.type != "none"
 
     @property
     def weight_bytes(self) -> float:
@@ -126,6 +118,74 @@ class Plan:
         """Where the placement keeps the class: "gpu", "host" or "storage"."""
         return self.homes.get(tensor_class, "gpu")
 
+    def is_moe(self, layer: int) -> bool:
+        """Whether the layer is a mixture of experts."""
+        return is_moe_layer(self.shape, layer)
+
+    def num_moe(self, block: range) -> int:
+        """Mixture-of-experts layers in a block."""
+        first = self.shape.layers - shapes.num_moe_layers(self.shape)
+        return max(0, block.stop - max(block.start, first))
+
+    def is_trained(self, layer: int) -> bool:
+        """Whether the layer's weights receive gradients: the last `trainable_layers`, or all."""
+        trained = self.training.trainable_layers
+        return trained is None or layer >= self.shape.layers - trained
+
+    def rank_parameters(self, stage: int) -> RankParameters:
+        """Parameters of one rank of a stage before ZeRO shards them."""
+        return rank_parameters(self.training, stage)
+
+    @cached_property
+    def dense_layer_parameters(self) -> float:
+        """Parameters of one dense layer on one rank."""
+        return self.count.dense_layer / self.tensor
+
+    @cached_property
+    def moe_layer_parameters(self) -> float:
+        """Parameters of one mixture-of-experts layer on one rank, without its routed experts."""
+        return (self.count.moe_layer - self.count.experts * self.count.expert) / self.tensor
+
+    @cached_property
+    def routed_layer_parameters(self) -> float:
+        """Routed experts of one layer on one rank."""
+        split = self.expert if self.is_expert_wide else self.expert * self.tensor
+        return self.count.experts * self.count.expert / split
+
+    def block_parameters(self, block: range) -> float:
+        """Parameters of a block of layers on one rank that all data-parallel ranks hold."""
+        num_moe = self.num_moe(block)
+        return (len(block) - num_moe) * self.dense_layer_parameters + num_moe * self.moe_layer_parameters
+
+    def block_routed(self, block: range) -> float:
+        """Routed experts of a block on one rank."""
+        return self.num_moe(block) * self.routed_layer_parameters
+
+    def trained_block(self, block: range) -> tuple[float, float]:
+        """Parameters of a block that receive gradients on one rank: held by all data-parallel ranks, and routed."""
+        if self.is_frozen:
+            return self.adapter_parameters * len(block), 0.0
+        trained = range(max(block.start, self.shape.layers - (self.training.trainable_layers or self.shape.layers)), block.stop)
+        return (self.block_parameters(trained), self.block_routed(trained)) if trained else (0.0, 0.0)
+
+    @cached_property
+    def adapter_parameters(self) -> float:
+        """Adapter parameters of one layer on one rank."""
+        ranked = self.rank_parameters(0)
+        return ranked.adapter / ranked.layers
+
+    @cached_property
+    def embedding_parameters(self) -> float:
+        """Input embedding on one rank of the first stage."""
+        return self.count.embedding / self.tensor
+
+    @cached_property
+    def head_parameters(self) -> float:
+        """Last norm and output projection on one rank of the last stage; a tied projection there is a copy."""
+        own = self.count.head / self.tensor + self.count.final_norm
+        is_copy = self.shape.tied_embeddings and self.stages > 1
+        return own + (self.shape.vocabulary * self.shape.hidden / self.tensor if is_copy else 0.0)
+
     def chunk_layers(self, stage: int, chunk: int) -> range:
         """Layers of one model chunk of a stage, in Megatron's interleaved order; the first chunks take the remainder."""
         parts = self.stages * self.training.parallelism.interleave
@@ -134,56 +194,67 @@ class Plan:
         start = index * base + min(index, extra)
         return range(start, start + base + (1 if index < extra else 0))
 
-    def stage_parameters(self, stage: int) -> float:
-        """Parameters of one rank of a stage before ZeRO shards them."""
-        chunks = range(self.training.parallelism.interleave)
-        total = sum(len(self.chunk_layers(stage, chunk)) for chunk in chunks) * self.layer_parameters
-        total += self.embedding_parameters if stage == 0 else 0.0
-        total += self.head_parameters if stage == self.stages - 1 else 0.0
-        return total / self.tensor
-
 
 def resolve(training: Training, homes: Mapping[TensorClass, str], profile: Profile) -> Plan:
     """Check what only the whole plan can tell, and return it. Raises InputError with every fault."""
-    parallelism, faults = training.parallelism, []
-    at = "workload.training.parallelism"
-    if training.model.heads % parallelism.tensor:
-        faults.append(
-            Fault(
-                what=f"tensor: {parallelism.tensor} does not divide the {training.model.heads} attention heads",
-                remedy="use a divisor",
-                path=f"{at}.tensor",
-            )
-        )
-    if training.model.layers < parallelism.pipeline * parallelism.interleave:
-        faults.append(
-            Fault(
-                what=f"{parallelism.pipeline} stages x {parallelism.interleave} chunks need as many layers, "
-                f"the model has {training.model.layers}",
-                remedy="lower pipeline or interleave",
-                path=f"{at}.pipeline",
-            )
-        )
-    if parallelism.interleave > 1 and parallelism.pipeline == 1:
-        faults.append(Fault(what="interleave without pipeline stages", remedy="set interleave: 1", path=f"{at}.interleave"))
-    if parallelism.interleave > 1 and training.gradient_accumulation % parallelism.pipeline:
-        faults.append(
-            Fault(
-                what=f"interleaving needs gradient_accumulation divisible by the {parallelism.pipeline} stages, "
-                f"got {training.gradient_accumulation}",
-                remedy=f"use a multiple of {parallelism.pipeline}",
-                path="workload.training.gradient_accumulation",
-            )
-        )
-    everyone = parallelism.data * parallelism.context
-    if parallelism.shard_group and everyone % parallelism.shard_group:
-        faults.append(
-            Fault(
-                what=f"shard_group {parallelism.shard_group} does not divide the {everyone} data-parallel ranks",
-                remedy="use a divisor",
-                path=f"{at}.shard_group",
-            )
-        )
+    faults = tuple(_faults(training))
     if faults:
         raise InputError(faults)
     return Plan(training, homes, profile)
+
+
+def _faults(training: Training) -> list[Fault]:
+    split, model, at = training.parallelism, training.model, "workload.training.parallelism"
+    everyone, parts = split.data * split.context, split.pipeline * split.interleave
+    checks = (
+        (
+            model.heads % split.tensor > 0,
+            "tensor",
+            f"tensor: {split.tensor} does not divide the {model.heads} attention heads",
+            "use a divisor",
+        ),
+        (
+            model.layers < parts,
+            "pipeline",
+            f"{split.pipeline} stages x {split.interleave} chunks need as many layers, the model has {model.layers}",
+            "lower pipeline or interleave",
+        ),
+        (
+            split.interleave > 1 and split.pipeline == 1,
+            "interleave",
+            "interleave without pipeline stages",
+            "set interleave: 1",
+        ),
+        (
+            split.interleave > 1 and training.gradient_accumulation % split.pipeline > 0,
+            "interleave",
+            f"interleaving needs gradient_accumulation divisible by the {split.pipeline} stages, "
+            f"got {training.gradient_accumulation}",
+            f"use a multiple of {split.pipeline}",
+        ),
+        (
+            bool(split.shard_group) and everyone % (split.shard_group or 1) > 0,
+            "shard_group",
+            f"shard_group {split.shard_group} does not divide the {everyone} data-parallel ranks",
+            "use a divisor",
+        ),
+        (
+            split.expert > 1 and not model.experts,
+            "expert",
+            f"expert: {split.expert}, but the model has no experts",
+            "set expert: 1",
+        ),
+        (
+            split.expert > 1 and (everyone * split.tensor) % split.expert > 0,
+            "expert",
+            f"expert: {split.expert} does not divide the {everyone * split.tensor} ranks of a pipeline stage",
+            "use a divisor",
+        ),
+        (
+            split.expert > 1 and model.experts > 0 and model.experts % split.expert > 0,
+            "expert",
+            f"expert: {split.expert} does not divide the {model.experts} experts",
+            "use a divisor",
+        ),
+    )
+    return [Fault(what=what, remedy=remedy, path=f"{at}.{key}") for is_wrong, key, what, remedy in checks if is_wrong]

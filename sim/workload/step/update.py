@@ -7,8 +7,9 @@ import math
 from sim.records import Kind, TensorClass
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.gradients import Gradients
-from sim.workload.step.kernels import Pass, optimizer_kernel
-from sim.workload.step.passes import Lane
+from sim.workload.step.kernels import optimizer_kernel
+from sim.workload.step.lane import Lane
+from sim.workload.step.work import Pass
 
 #: fp32 master weights and two moments of AdamW, bytes per parameter
 _STATE_BYTES = 12.0
@@ -22,8 +23,11 @@ class Update:
 
     def elements(self, lane: Lane) -> float:
         """Parameters that one rank of the lane updates."""
-        parameters = self.plan.stage_parameters(lane.stage)
-        return parameters / self.plan.shards if self.plan.zero_stage >= 1 else parameters
+        plan, ranked = self.plan, self.plan.rank_parameters(lane.stage)
+        if plan.zero_stage == 0:
+            return ranked.trained
+        dense = (ranked.trained_dense + ranked.adapter) / plan.shards
+        return dense + ranked.trained_routed / min(plan.shards, plan.expert_replicas)
 
     def emit(self, lane: Lane) -> None:
         """Write the update; weights are back on the GPU (and gathered, for ZeRO 1 and 2) when the step ends."""
@@ -33,22 +37,7 @@ class Update:
             done = [self._on_gpu(lane, self.elements(lane), after)]
         else:
             done = self._on_host(lane, self.elements(lane), after)
-        if plan.zero_stage in (1, 2) and plan.shards > 1:
-            size = plan.stage_parameters(lane.stage) * plan.weight_bytes
-            done = [
-                self.builder.add(
-                    lane.name,
-                    "collective",
-                    Kind.COLLECTIVE,
-                    "all-gather weights",
-                    after=done,
-                    phase="update",
-                    collective="all_gather",
-                    group="shard",
-                    size_bytes=size,
-                    tensor_class=TensorClass.WEIGHTS,
-                )
-            ]
+        done = self.gradients.gather_updated(lane, done)
         profile = plan.profile
         fixed = profile.step_fixed_s + profile.micro_batch_fixed_s * plan.training.gradient_accumulation
         if fixed:

@@ -1,0 +1,84 @@
+"""Communication inside a pass: tensor, context and expert groups, and sends between pipeline stages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim.records import Kind
+from sim.workload import shapes
+from sim.workload.step import linear
+from sim.workload.step.builder import StepBuilder
+from sim.workload.step.lane import Lane
+from sim.workload.step.schedule import Turn
+
+
+class Exchange:
+    """Emits what the ranks of a layer tell each other; a hidden share runs beside the block's kernels."""
+
+    def __init__(self, builder: StepBuilder) -> None:
+        self.builder, self.plan = builder, builder.plan
+
+    def layers(self, lane: Lane, block: range, phase: str, turn: Turn, num_layers: int) -> None:
+        """All exchanges of a block of layers in one direction ("forward", "recompute" or "backward")."""
+        plan, num_moe = self.plan, self.plan.num_moe(block)
+        if plan.tensor > 1:
+            calls = 2.0 * (num_layers - num_moe) + (1.0 if plan.is_expert_wide else 2.0) * num_moe
+            size = plan.tokens * plan.shape.hidden * 2.0
+            self._emit(lane, block, phase, turn, "all_reduce", "tensor", size, calls, plan.profile.tensor_overlap)
+        if plan.training.parallelism.context > 1:
+            width = shapes.key_width(plan.shape) + shapes.value_width(plan.shape)
+            size = plan.tokens * plan.training.parallelism.context * width / plan.tensor * 2.0
+            calls = num_layers * (2.0 if phase == "backward" else 1.0)
+            self._emit(lane, block, phase, turn, "all_gather", "context", size, calls, plan.profile.context_overlap)
+        if num_moe and plan.expert > 1:
+            size = linear.expert_tokens(plan) * plan.shape.hidden * 2.0
+            calls = 2.0 * num_moe
+            self._emit(lane, block, phase, turn, "all_to_all", "expert", size, calls, plan.profile.expert_overlap)
+
+    def _emit(
+        self, lane: Lane, block: range, phase: str, turn: Turn, kind: str, group: str, size: float, calls: float, hidden: float
+    ) -> None:
+        mark: dict[str, Any] = {
+            "phase": "backward" if phase == "recompute" else phase,
+            "micro_batch": turn.micro_batch,
+            "layer": block.start,
+            "group": group,
+            "collective": kind,
+            "size_bytes": size,
+        }
+        name = f"{group} {kind.replace('_', '-')}"
+        if hidden > 0:
+            share = self.plan.profile.collective_compute_share
+            beside = self.builder.add(
+                lane.name,
+                "collective",
+                Kind.COLLECTIVE,
+                name,
+                after=lane.history[-2:-1],
+                num_calls=calls * hidden,
+                compute_share=share,
+                **mark,
+            )
+            lane.pending.append(beside)
+        if hidden < 1:
+            self.builder.add(
+                lane.name, "compute", Kind.COLLECTIVE, name, category="collective", num_calls=calls * (1 - hidden), **mark
+            )
+
+    def send(self, lane: Lane, turn: Turn, after: str) -> str:
+        """Pass the activations (or their gradients) to the neighbouring stage; each tensor rank sends its slice."""
+        plan = self.plan
+        towards = 1 if turn.direction == "forward" else -1
+        return self.builder.add(
+            lane.name,
+            "p2p",
+            Kind.COLLECTIVE,
+            f"send {turn.direction}",
+            after=[after],
+            collective="point_to_point",
+            group="pipeline",
+            target=f"s{(lane.stage + towards) % plan.stages}",
+            size_bytes=2.0 * plan.tokens * plan.shape.hidden / plan.tensor,
+            phase=turn.direction,
+            micro_batch=turn.micro_batch,
+        )

@@ -1,0 +1,20 @@
+"""The state of one pipeline stage while its operations are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Lane:
+    """What one pipeline stage has written so far: the ids that later operations wait for."""
+
+    stage: int
+    name: str
+    history: list[str] = field(default_factory=list)  # compute of each layer block, in order
+    pending: list[str] = field(default_factory=list)  # what the next compute must wait for
+
+    def drain(self) -> list[str]:
+        """Take what the next compute must wait for."""
+        waits, self.pending = self.pending, []
+        return waits
