@@ -79,6 +79,10 @@ class Result:
                 name: {"bandwidth_bytes_per_s": use.bandwidth_bytes_per_s, "bytes": use.bytes, "utilisation": use.utilisation}
                 for name, use in summary.channels.items()
             },
+            "cores": {
+                name: {"cores": use.bandwidth_bytes_per_s, "busy_core_s": use.bytes, "utilisation": use.utilisation}
+                for name, use in summary.cores.items()
+            },
         }
         if self.inference is not None:
             del body["mfu"], body["step_time_s"]

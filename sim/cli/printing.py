@@ -161,6 +161,10 @@ def channel_table(result: Result) -> Table:
         table.add_row(label, *row, f"{100 * use.utilisation:.1f} %", f"{100 * use.saturated:.1f} %")
     if len(uses) > _MAX_CHANNELS:
         table.add_row(f"and {len(uses) - _MAX_CHANNELS} quieter ones", "", "", "", "")
+    for name, use in sorted(result.summary.cores.items(), key=lambda item: (-item[1].utilisation, item[0])):
+        if use.bytes > 0:
+            label = f"{name} (x{use.multiplicity})" if use.multiplicity > 1 else name
+            table.add_row(label, "", f"{format_seconds(use.bytes)}", f"{100 * use.utilisation:.1f} %", "")
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ KEYS: Mapping[str, str] = {
     "options": "how to replay: {level, backend, monitor_interval_s, is_folded, verify}",
     "assumptions": "list of what had to be assumed; printed with the result",
 }
+#: value of `parallelism.data` that means every GPU
+ALL = "all"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _JOB_KEYS = ("name", "host", "workload", "placement", "start")
 #: what the short form stands on when it says nothing else: the box and the model of the article it comes from
@@ -100,7 +103,7 @@ class ScenarioFile:
         with faults.collect():
             machine = machine_from_block(document.data.get("topology"), document, ("topology",))
         with faults.collect():
-            jobs = _jobs(document)
+            jobs = _jobs(_on_all_gpus(document, machine) if machine is not None else document)
         with faults.collect():
             options = validate(Options, document.data.get("options", {}), document, ("options",))
         if machine is not None:
@@ -206,6 +209,9 @@ def _normalised(document: Document, faults: list[Fault]) -> tuple[Document, tupl
             if "topology" not in data:
                 data["topology"] = _SHORT_TOPOLOGY
                 assumptions.append(f"no topology is given: {_SHORT_TOPOLOGY}")
+            if "parallelism" not in training:
+                training["parallelism"], assumption = _short_parallelism(training, data.get("placement"))
+                assumptions.append(assumption)
         data.setdefault("workload", workload)
     elif "model" in data:
         faults.append(document.fault(("model",), "belongs to the short form", "write it as workload.training.model"))
@@ -221,6 +227,29 @@ def _normalised(document: Document, faults: list[Fault]) -> tuple[Document, tupl
         elif path[:1] in (("model",), ("dataset",)):
             positions[("workload", "training", *path)] = position
     return dataclasses.replace(document, data=data, positions=positions), tuple(assumptions)
+
+
+def _short_parallelism(training: Mapping[str, Any], placement: object) -> tuple[dict[str, Any], str]:
+    """How the short form splits the work: over all GPUs, and as the frameworks shard when states leave the GPU."""
+    optimizer = training.get("optimizer")
+    is_offloaded = isinstance(optimizer, Mapping) and optimizer.get("offload") is True
+    stage = 3 if isinstance(placement, Mapping) and "weights" in placement else 2 if is_offloaded else 0
+    text = "no parallelism is given: data-parallel over all GPUs"
+    return {"data": ALL, "zero_stage": stage}, text + (f", ZeRO stage {stage}" if stage else "")
+
+
+def _on_all_gpus(document: Document, machine: Machine) -> Document:
+    """The document with `parallelism.data: all` turned into a number: as many ranks as the machine has GPUs for."""
+    try:
+        split = document.data["workload"]["training"]["parallelism"]
+        if split["data"] != ALL:
+            return document
+        others = math.prod(int(split.get(key, 1)) for key in ("tensor", "pipeline", "context"))
+    except (KeyError, TypeError, ValueError):
+        return document
+    num_gpus = len(machine.gpus()) * machine.num_nodes
+    number = max(1, num_gpus // max(1, others))
+    return dataclasses.replace(document, data=overlaid(document.data, {"workload.training.parallelism.data": number}))
 
 
 def _overlaid(document: Document, overlay: Mapping[str, object]) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.config.scenario_file import KEYS
+from sim.config.scenario_file import ALL, KEYS
 from sim.config.validation import adapter
 from sim.records import TensorClass
 from sim.scenario import Options
@@ -28,6 +28,8 @@ def scenario_schema() -> dict[str, Any]:
         model = definitions[name]["properties"]["model"]
         model.pop("$ref", None)
         model["oneOf"] = [{"type": "string"}, {"$ref": "#/$defs/ModelShape"}, {"type": "object", "required": ["base"]}]
+    ranks = definitions["Parallelism"]["properties"]["data"]
+    ranks["anyOf"] = [{"type": ranks.pop("type"), "minimum": ranks.pop("minimum")}, {"const": ALL}]
     placement = {
         "type": "object",
         "properties": {name.value: _SHARES for name in TensorClass}
