@@ -52,6 +52,7 @@ class Arrays:
     weight: list[float]
     latency_s: list[float]
     stream: list[int]
+    own_limit: list[int]  # the channel that sets the cap; -1: the operation's own rate cap
     waits: list[int]  # dependencies, plus one for the predecessor on the stream
     successors: list[list[int]]  # dependents, the next operation of the stream included
     allocates: dict[int, tuple[tuple[int, str, float], ...]] = field(default_factory=dict)  # (tier, class, bytes per member)
@@ -91,7 +92,7 @@ def build(program: Program) -> Arrays:
         faults,
     )
     operations = builder.ordered(program.operations)
-    arrays = Arrays(program.name, operations, channels, tiers, streams, [], [], [], [], [], [], [], [], [])
+    arrays = Arrays(program.name, operations, channels, tiers, streams, [], [], [], [], [], [], [], [], [], [])
     builder.fill(arrays)
     for allocation, multiplicity in program.resident:
         tier = builder.tier_of.get(allocation.tier, -1)
@@ -179,7 +180,7 @@ class _Builder:
                 path = known_paths[key] = len(arrays.paths)
                 arrays.paths.append(self._path(operation, arrays.streams[stream], arrays.channels))
             arrays.path.append(path)
-            self._numbers(operation, arrays, arrays.paths[path].limit)
+            self._numbers(operation, arrays, arrays.paths[path])
             if operation.allocates or operation.frees:
                 self._memory(operation, i, arrays)
             if arrays.paths[path].servers:
@@ -223,8 +224,8 @@ class _Builder:
             return INFINITY
         return operation.window_bytes / idle_s
 
-    def _numbers(self, operation: Operation, arrays: Arrays, limit: float) -> None:
-        work, cap = operation.work, min(operation.rate_cap, limit)
+    def _numbers(self, operation: Operation, arrays: Arrays, path: Path) -> None:
+        work, cap = operation.work, min(operation.rate_cap, path.limit)
         if operation.window_bytes > 0.0:
             cap = min(cap, self._idle_cap(operation, arrays))
         if not 0.0 <= work < INFINITY:
@@ -241,6 +242,7 @@ class _Builder:
             self.faults.append(Fault(what=what, remedy="weight > 0, latency finite and >= 0"))
         arrays.work.append(work)
         arrays.cap.append(cap)
+        arrays.own_limit.append(path.tight if cap >= path.limit else -1)
         arrays.weight.append(operation.weight)
         arrays.latency_s.append(operation.latency_s)
 

@@ -35,16 +35,19 @@ class Fluid:
     def __init__(self, arrays: Arrays, heap: list[tuple[float, int]]) -> None:
         num, num_channels = len(arrays.work), len(arrays.channels)
         self.heap = heap
-        self.cap, self.weight = arrays.cap, arrays.weight
+        self.cap, self.weight, self.own_limit = arrays.cap, arrays.weight, arrays.own_limit
         self.bandwidth = arrays.bandwidths
         self.couplings = [arrays.paths[path].couplings for path in arrays.path]
-        self.tight = [arrays.paths[path].tight for path in arrays.path]
-        self.path_limit = [arrays.paths[path].limit for path in arrays.path]
         self.limit = [IDLE] * num
         self.finish = [0.0] * num  # seconds when capped, virtual time of the class when limited by a channel
         self.users: list[dict[int, float]] = [{} for _ in range(num_channels)]  # flow -> load per unit of rate
         self.potential = [0.0] * num_channels  # load if every user ran at its upper bound
-        self.dirty: dict[int, None] = {}
+        self.threshold = [bandwidth * LINKED for bandwidth in self.bandwidth]
+        # what the next `settle` has to look at
+        self.fresh: list[int] = []  # joined, not yet in a class
+        self.fresh_work: list[float] = []
+        self.relink: dict[int, None] = {}  # channels that start or stop being linked
+        self.dirty: dict[int, None] = {}  # linked channels whose law may be broken
         # linked channels only
         self.is_linked = [False] * num_channels
         self.level = [INFINITY] * num_channels  # rate / weight of the class; infinite: the class is empty
@@ -62,38 +65,45 @@ class Fluid:
         self.num_updates = [0] * num_channels
         # seconds during which a channel limited some flow
         self.num_limited = [0] * num_channels
+        self.is_class_noted = [False] * num_channels
         self.full_s, self.full_since = [0.0] * num_channels, [0.0] * num_channels
 
     # ------------------------------------------------------------------------------------------------ in, out, when
 
     def join(self, flow: int, work: float, now: float) -> None:
         """Start `flow` with `work` left. Call `settle` when all changes of the batch are in."""
-        cap, weight = self.cap[flow], self.weight[flow]
-        couplings = self.couplings[flow]
-        level, limit = cap / weight, CAPPED
-        for channel, load in couplings:
-            self.users[channel][flow] = load
-            self.potential[channel] += load * cap
-            self.dirty[channel] = None
-            if self.level[channel] < level:
-                level, limit = self.level[channel], channel
-        self.limit[flow] = IDLE
-        self._attach(flow, limit, work, now)
-        self._note_limit(flow, limit, now, +1)
+        is_free = True
+        cap = self.cap[flow]
+        for channel, load in self.couplings[flow]:
+            users = self.users[channel]
+            users[flow] = load
+            potential = self.potential[channel] + load * cap
+            self.potential[channel] = potential
+            if self.is_linked[channel]:
+                is_free = False
+            elif potential > self.threshold[channel] and len(users) > 1:
+                self.relink[channel] = None
+                is_free = False
+        if is_free:
+            self._attach(flow, CAPPED, work, now)
+        else:
+            self.fresh.append(flow)
+            self.fresh_work.append(work)
 
     def leave(self, flow: int, now: float) -> None:
         """Take `flow` out, ended or not."""
-        limit = self.limit[flow]
-        self._note_limit(flow, limit, now, -1)
-        self._detach(flow, limit)
+        self._detach(flow, self.limit[flow], now)
         self.limit[flow] = IDLE
         cap = self.cap[flow]
         for channel, load in self.couplings[flow]:
             users = self.users[channel]
             del users[flow]
             # an empty channel has exactly no load: 1e-17 left over by a difference would never go away
-            self.potential[channel] = self.potential[channel] - load * cap if users else 0.0
-            self.dirty[channel] = None
+            self.potential[channel] = potential = self.potential[channel] - load * cap if users else 0.0
+            if self.is_linked[channel]:
+                self.dirty[channel] = None
+                if potential <= self.threshold[channel] or len(users) < 2:
+                    self.relink[channel] = None
 
     def rate(self, flow: int) -> float:
         """Work per second of an active flow."""
@@ -105,15 +115,14 @@ class Fluid:
         limit = self.limit[flow]
         if limit < 0:
             return max((self.finish[flow] - now) * self.cap[flow], 0.0)
-        self._advance(limit, now)
-        return max((self.finish[flow] - self.virtual[limit]) * self.weight[flow], 0.0)
+        virtual = self.virtual[limit] + self.level[limit] * (now - self.clock[limit])
+        return max((self.finish[flow] - virtual) * self.weight[flow], 0.0)
 
     def collect(self, channel: int, until_s: float, ended: list[int]) -> None:
         """Append the members of the class of `channel` that end up to `until_s`: the first, whose event this is, always."""
         heap = self.by_finish[channel]
         bound = self.virtual[channel] + self.level[channel] * (until_s - self.clock[channel])
         self.due_s[channel] = INFINITY
-        self.dirty[channel] = None
         is_first = True
         while heap:
             finish, flow = heap[0]
@@ -135,28 +144,32 @@ class Fluid:
         self.clock[channel] = now
 
     def _attach(self, flow: int, limit: int, work: float, now: float) -> None:
-        cap, weight = self.cap[flow], self.weight[flow]
+        cap = self.cap[flow]
         self.limit[flow] = limit
         if limit < 0:
             self.finish[flow] = finish = now + work / cap
             heappush(self.heap, (finish, flow << 2))
-        else:
-            self._advance(limit, now)
-            self.finish[flow] = finish = self.virtual[limit] + work / weight
-            heappush(self.by_finish[limit], (finish, flow))
-            heappush(self.by_cap[limit], (cap / weight, flow))
+            if self.own_limit[flow] >= 0:
+                self._note_limit(self.own_limit[flow], now, +1)
+            for channel, load in self.couplings[flow]:
+                if self.is_linked[channel]:
+                    self.num_updates[channel] += 1
+                    self.other[channel] += load * cap
+                    heappush(self.capped[channel], (-cap / self.weight[flow], flow))
+            return
+        weight = self.weight[flow]
+        self._advance(limit, now)
+        self.finish[flow] = finish = self.virtual[limit] + work / weight
+        heappush(self.by_finish[limit], (finish, flow))
+        heappush(self.by_cap[limit], (cap / weight, flow))
         for channel, load in self.couplings[flow]:
-            if not self.is_linked[channel]:
-                continue
-            self.num_updates[channel] += 1
-            if channel == limit:
-                self.slope[channel] += load * weight
-                self.num_members[channel] += 1
-            elif limit < 0:
-                self.other[channel] += load * cap
-                heappush(self.capped[channel], (-cap / weight, flow))
-            else:
-                self._cross(limit, channel, load * weight)
+            if self.is_linked[channel]:
+                self.num_updates[channel] += 1
+                if channel == limit:
+                    self.slope[channel] += load * weight
+                    self.num_members[channel] += 1
+                else:
+                    self._cross(limit, channel, load * weight)
 
     def _cross(self, source: int, channel: int, load: float) -> None:
         self.other[channel] += load * self.level[source]
@@ -168,27 +181,33 @@ class Fluid:
             pair[0] += load
             pair[1] += 1
 
-    def _detach(self, flow: int, limit: int) -> None:
-        cap, weight = self.cap[flow], self.weight[flow]
+    def _detach(self, flow: int, limit: int, now: float) -> None:
+        if limit < 0:
+            if self.own_limit[flow] >= 0:
+                self._note_limit(self.own_limit[flow], now, -1)
+            cap = self.cap[flow]
+            for channel, load in self.couplings[flow]:
+                if self.is_linked[channel]:
+                    self.num_updates[channel] += 1
+                    self.other[channel] -= load * cap
+            return
+        weight = self.weight[flow]
         for channel, load in self.couplings[flow]:
-            if not self.is_linked[channel]:
-                continue
-            self.num_updates[channel] += 1
-            if channel == limit:
-                self.num_members[channel] -= 1
-                self.slope[channel] -= load * weight
-                if not self.num_members[channel]:
-                    self._empty(channel)
-            elif limit < 0:
-                self.other[channel] -= load * cap
-            else:
-                self.other[channel] -= load * weight * self.level[limit]
-                pair = self.crossing[limit][channel]
-                pair[0] -= load * weight
-                pair[1] -= 1
-                if not pair[1]:
-                    del self.crossing[limit][channel]
-                    del self.crossed_by[channel][limit]
+            if self.is_linked[channel]:
+                self.num_updates[channel] += 1
+                if channel == limit:
+                    self.num_members[channel] -= 1
+                    self.slope[channel] -= load * weight
+                    if not self.num_members[channel]:
+                        self._empty(channel)
+                else:
+                    self.other[channel] -= load * weight * self.level[limit]
+                    pair = self.crossing[limit][channel]
+                    pair[0] -= load * weight
+                    pair[1] -= 1
+                    if not pair[1]:
+                        del self.crossing[limit][channel]
+                        del self.crossed_by[channel][limit]
 
     def _empty(self, channel: int) -> None:
         self.slope[channel] = self.virtual[channel] = 0.0
@@ -198,64 +217,81 @@ class Fluid:
 
     def _move(self, flow: int, limit: int, now: float) -> None:
         """Let `limit` limit the active `flow` from now on."""
-        old, work = self.limit[flow], self.remaining(flow, now)
-        self._note_limit(flow, old, now, -1)
-        self._detach(flow, old)
+        work = self.remaining(flow, now)
+        self._detach(flow, self.limit[flow], now)
         self._attach(flow, limit, work, now)
-        self._note_limit(flow, limit, now, +1)
         for channel, _ in self.couplings[flow]:
-            self.dirty[channel] = None
+            if self.is_linked[channel]:
+                self.dirty[channel] = None
 
-    def _note_limit(self, flow: int, limit: int, now: float, change: int) -> None:
-        if limit < 0:
-            limit = self.tight[flow] if self.cap[flow] >= self.path_limit[flow] else -1
-            if limit < 0:
-                return
-        num = self.num_limited[limit]
+    def _note_limit(self, channel: int, now: float, change: int) -> None:
+        num = self.num_limited[channel]
         if not num:
-            self.full_since[limit] = now
-        num += change
-        self.num_limited[limit] = num
+            self.full_since[channel] = now
+        self.num_limited[channel] = num = num + change
         if not num:
-            self.full_s[limit] += now - self.full_since[limit]
+            self.full_s[channel] += now - self.full_since[channel]
+
+    def _note_class(self, channel: int, now: float) -> None:
+        has_members = self.num_members[channel] > 0
+        if has_members != self.is_class_noted[channel]:
+            self.is_class_noted[channel] = has_members
+            self._note_limit(channel, now, 1 if has_members else -1)
 
     # ------------------------------------------------------------------------------------------------ settling
 
     def settle(self, now: float) -> None:
         """Restore the law on every dirty channel and what it reaches; set the pending events."""
-        unlinked = []
-        for channel in sorted(self.dirty):
-            binds = len(self.users[channel]) > 1 and self.potential[channel] > self.bandwidth[channel] * LINKED
-            if binds != self.is_linked[channel]:
-                if binds:
-                    self._link(channel, now)
-                else:
-                    unlinked.append(channel)
-        settled: dict[int, None] = {}
+        unlinked = self._link(now) if self.relink else ()
+        if self.fresh:
+            self._place(now)
         rounds = 0
         while self.dirty:
             # lowest level first: what is settled below is not changed by what is above
-            queue, self.dirty = sorted(self.dirty, key=self.level.__getitem__), {}
+            queue = list(self.dirty) if len(self.dirty) == 1 else sorted(self.dirty, key=self.level.__getitem__)
+            self.dirty = {}
             for channel in queue:
-                if not self.is_linked[channel]:
-                    continue
-                settled[channel] = None
                 if self.num_members[channel] or self.other[channel] > self.bandwidth[channel] * FULL:
                     self._settle(channel, now)
                     self.dirty.pop(channel, None)
                 else:
                     self.level[channel] = INFINITY
+                self._note_class(channel, now)
             rounds += 1
             if rounds > 100 + len(self.users):
                 raise InternalError(f"sharing did not settle at {now!r} s")
         for channel in unlinked:
             self._unlink(channel)
-        for channel in settled:
-            self._schedule(channel, now)
+
+    def _place(self, now: float) -> None:
+        """Put each flow that has joined where it will most likely stay, so that few have to move."""
+        fresh, works = self.fresh, self.fresh_work
+        self.fresh, self.fresh_work = [], []
+        most: dict[int, float] = {}
+        slope: dict[int, float] = {}
+        for flow in fresh:
+            for channel, load in self.couplings[flow]:
+                if self.is_linked[channel]:
+                    most[channel] = most.get(channel, 0.0) + load * self.cap[flow]
+                    slope[channel] = slope.get(channel, 0.0) + load * self.weight[flow]
+        expected: dict[int, float] = {}
+        for channel, load in most.items():
+            self.dirty[channel] = None
+            room = max(self.bandwidth[channel] - self.other[channel], 0.0)
+            if self.num_members[channel] or load > room:
+                expected[channel] = level = room / (self.slope[channel] + slope[channel])
+                if not self.num_members[channel]:
+                    self.level[channel] = level  # any finite base will do: `_settle` sets the level
+        for flow, work in zip(fresh, works, strict=True):
+            level, limit = self.cap[flow] / self.weight[flow], CAPPED
+            for channel, _ in self.couplings[flow]:
+                if channel in expected and expected[channel] < level:
+                    level, limit = expected[channel], channel
+            self._attach(flow, limit, work, now)
 
     def _settle(self, channel: int, now: float) -> None:
-        bandwidth, by_cap, capped = self.bandwidth[channel], self.by_cap[channel], self.capped[channel]
-        limit, level = self.limit, self.level
+        """Level and class of one channel, everything else as it is. Each move raises the level, so a flow moves twice at most."""
+        bandwidth, level = self.bandwidth[channel], self.level
         self._advance(channel, now)
         if not self.num_members[channel]:
             level[channel] = 0.0  # the base that `_cross` and the change below refer to
@@ -264,60 +300,71 @@ class Fluid:
         fair = 0.0
         while True:
             if self.num_members[channel]:
-                if self.num_updates[channel] and bandwidth - self.other[channel] < 1e-3 * bandwidth:
-                    self._sum_anew(channel)
-                # each move raises the level; `max` keeps rounding from undoing that, so no flow moves in twice
                 fair = max((bandwidth - self.other[channel]) / self.slope[channel], fair)
-                low, high = fair * (1.0 - TIE), fair * (1.0 + TIE)
-                # out: members whose own cap is below the level
-                while by_cap and limit[by_cap[0][1]] != channel:
-                    heappop(by_cap)
-                if by_cap and by_cap[0][0] <= high:
-                    self._move(heappop(by_cap)[1], CAPPED, now)
-                    continue
-                # out: members that cross a channel of lower level
-                lower = [other for other in self.crossing[channel] if level[other] < low and self.num_members[other]]
-                if lower:
-                    other = min(lower, key=level.__getitem__)
-                    for flow in [flow for flow in self.users[other] if limit[flow] == channel]:
-                        self._move(flow, other, now)
+                if self._let_out(channel, fair, now):
                     continue
             elif self.other[channel] <= bandwidth * FULL:
                 break
-            else:
-                high = 0.0
-            # in: the fastest of the others
-            while capped and limit[capped[0][1]] != CAPPED:
-                heappop(capped)
-            fastest = -capped[0][0] if capped else 0.0
-            source = max(self.crossed_by[channel], key=level.__getitem__, default=-1)
-            if source >= 0 and level[source] >= fastest and level[source] > high:
-                for flow in [flow for flow in self.users[channel] if limit[flow] == source]:
-                    self._move(flow, channel, now)
-                continue
-            if fastest > high:
-                self._move(heappop(capped)[1], channel, now)
-                continue
-            break
-        old = level[channel]
+            if not self._take_in(channel, fair * (1.0 + TIE) if self.num_members[channel] else 0.0, now):
+                break
         if not self.num_members[channel]:
             level[channel] = INFINITY
             return
+        if self.num_updates[channel] and bandwidth - self.other[channel] < 1e-3 * bandwidth:
+            # little room is a difference of large sums: let no rounding of the sums into it
+            self._sum_anew(channel)
+            fair = max(bandwidth - self.other[channel], 0.0) / self.slope[channel]
+        old = level[channel]
         level[channel] = fair
         if fair != old:
             for other, pair in self.crossing[channel].items():
                 self.other[other] += pair[0] * (fair - old)
                 self.num_updates[other] += 1
-                self.dirty[other] = None
+                if self.num_members[other] or self.other[other] > self.bandwidth[other] * FULL:
+                    self.dirty[other] = None
+        self._schedule(channel, now)
+
+    def _let_out(self, channel: int, fair: float, now: float) -> bool:
+        """Move members whose own cap, or another channel that they cross, is below the level `fair`. True: some moved."""
+        by_cap, limit = self.by_cap[channel], self.limit
+        while limit[by_cap[0][1]] != channel:
+            heappop(by_cap)
+        if by_cap[0][0] <= fair * (1.0 + TIE):
+            self._move(heappop(by_cap)[1], CAPPED, now)
+            return True
+        if not self.crossing[channel]:
+            return False
+        level, low = self.level, fair * (1.0 - TIE)
+        lower = [other for other in self.crossing[channel] if level[other] < low and self.num_members[other]]
+        if not lower:
+            return False
+        other = min(lower, key=level.__getitem__)
+        for flow in [flow for flow in self.users[other] if limit[flow] == channel]:
+            self._move(flow, other, now)
+        return True
+
+    def _take_in(self, channel: int, above: float, now: float) -> bool:
+        """Move the fastest user that something else limits into the class, if its level is `above`. True: some moved."""
+        capped, limit = self.capped[channel], self.limit
+        while capped and limit[capped[0][1]] != CAPPED:
+            heappop(capped)
+        fastest = -capped[0][0] if capped else 0.0
+        if self.crossed_by[channel]:
+            source = max(self.crossed_by[channel], key=self.level.__getitem__)
+            if self.level[source] >= fastest and self.level[source] > above:
+                for flow in [flow for flow in self.users[channel] if limit[flow] == source]:
+                    self._move(flow, channel, now)
+                return True
+        if fastest > above:
+            self._move(heappop(capped)[1], channel, now)
+            return True
+        return False
 
     def _schedule(self, channel: int, now: float) -> None:
         """The one pending event of the class: its first member ends."""
-        heap = self.by_finish[channel]
-        while heap and (self.limit[heap[0][1]] != channel or self.finish[heap[0][1]] != heap[0][0]):
+        heap, limit, finish = self.by_finish[channel], self.limit, self.finish
+        while limit[heap[0][1]] != channel or finish[heap[0][1]] != heap[0][0]:
             heappop(heap)
-        if not heap:
-            self.due_s[channel] = INFINITY
-            return
         due = now + max((heap[0][0] - self.virtual[channel]) / self.level[channel], 0.0)
         if due != self.due_s[channel]:
             self.due_s[channel] = due
@@ -325,20 +372,33 @@ class Fluid:
 
     # ------------------------------------------------------------------------------------------------ linking, sums
 
-    def _link(self, channel: int, now: float) -> None:
-        self.is_linked[channel] = True
-        self.level[channel], self.clock[channel] = INFINITY, now
-        self.other[channel] = self.slope[channel] = self.virtual[channel] = 0.0
-        self.num_updates[channel] = 0
-        capped = self.capped[channel] = []
-        for flow, load in self.users[channel].items():
-            source = self.limit[flow]
-            if source < 0:
-                self.other[channel] += load * self.cap[flow]
-                capped.append((-self.cap[flow] / self.weight[flow], flow))
-            else:
-                self._cross(source, channel, load * self.weight[flow])
-        heapify(capped)
+    def _link(self, now: float) -> list[int]:
+        """Link the channels that now can be full; return those that no longer can, to unlink when they limit nobody."""
+        unlinked = []
+        for channel in self.relink:
+            binds = len(self.users[channel]) > 1 and self.potential[channel] > self.threshold[channel]
+            if self.is_linked[channel]:
+                if not binds:
+                    unlinked.append(channel)
+                continue
+            if not binds:
+                continue
+            self.is_linked[channel] = True
+            self.dirty[channel] = None
+            self.level[channel], self.clock[channel] = INFINITY, now
+            self.other[channel] = self.slope[channel] = self.virtual[channel] = 0.0
+            self.num_updates[channel] = 0
+            capped = self.capped[channel] = []
+            for flow, load in self.users[channel].items():
+                source = self.limit[flow]
+                if source == CAPPED:
+                    self.other[channel] += load * self.cap[flow]
+                    capped.append((-self.cap[flow] / self.weight[flow], flow))
+                elif source >= 0:
+                    self._cross(source, channel, load * self.weight[flow])
+            heapify(capped)
+        self.relink = {}
+        return unlinked
 
     def _unlink(self, channel: int) -> None:
         if self.num_members[channel]:
@@ -352,18 +412,22 @@ class Fluid:
     def _sum_anew(self, channel: int) -> None:
         """Running sums of `channel` from its users: bounds the drift of adding and subtracting."""
         self.num_updates[channel] = 0
+        limits, weight, cap, level = self.limit, self.weight, self.cap, self.level
         slope = other = 0.0
         for flow, load in self.users[channel].items():
-            source = self.limit[flow]
-            if source == channel:
-                slope += load * self.weight[flow]
+            limit = limits[flow]
+            if limit == channel:
+                slope += load * weight[flow]
             else:
-                other += load * self.rate(flow)
+                other += load * (cap[flow] if limit < 0 else weight[flow] * level[limit])
         self.slope[channel], self.other[channel] = slope, other
-        for pair in self.crossing[channel].values():
+        crossing = self.crossing[channel]
+        if not crossing:
+            return
+        for pair in crossing.values():
             pair[0] = 0.0
         for flow in self.users[channel]:
-            if self.limit[flow] == channel:
+            if limits[flow] == channel:
                 for other_channel, load in self.couplings[flow]:
-                    if other_channel != channel and self.is_linked[other_channel]:
-                        self.crossing[channel][other_channel][0] += load * self.weight[flow]
+                    if other_channel in crossing:
+                        crossing[other_channel][0] += load * weight[flow]

@@ -185,7 +185,7 @@ class Kernel:
             started = []
             if not ended and not queued:
                 break
-        if fluid.dirty:
+        if fluid.dirty or fluid.fresh or fluid.relink:
             fluid.settle(now)
         if observer is not None:
             observer.observe(now)
