@@ -7,8 +7,10 @@ are shared: a step has a few dozen.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import lt
 
 from sim.errors import Fault, InputError
 from sim.records import INFINITY, Channel, Operation, Program, Stream, Tier
@@ -17,6 +19,9 @@ from sim.records import INFINITY, Channel, Operation, Program, Stream, Tier
 #: rounding of a running sum can only link too much, which costs time and changes nothing
 LINKED = 1.0 - 1e-9
 
+#: sequence numbers of one stream lie within +- half of this
+_SEQUENCES = 1 << 62
+
 
 @dataclass(slots=True)
 class Path:
@@ -24,7 +29,7 @@ class Path:
 
     `limit` is the largest rate that an otherwise idle machine allows, `tight` the first channel that sets it (-1: none).
     `couplings` are the (channel, load) that can ever be full: the caps of what may run at once exceed their bandwidth.
-    `shared` are the channels that more than one stream uses, `servers` those that serve one operation at a time.
+    `servers` are the channels that serve one operation at a time.
     """
 
     channels: tuple[int, ...]
@@ -32,7 +37,6 @@ class Path:
     limit: float = INFINITY
     tight: int = -1
     couplings: tuple[tuple[int, float], ...] = ()
-    shared: tuple[int, ...] = ()
     servers: tuple[int, ...] = ()
 
 
@@ -45,21 +49,20 @@ class Arrays:
     channels: list[Channel]
     tiers: list[Tier]
     streams: list[Stream]
-    paths: list[Path]
-    path: list[int]
-    work: list[float]
-    cap: list[float]  # min(rate cap, path limit)
-    weight: list[float]
-    latency_s: list[float]
     stream: list[int]
-    own_limit: list[int]  # the channel that sets the cap; -1: the operation's own rate cap
-    waits: list[int]  # dependencies, plus one for the predecessor on the stream
-    successors: list[list[int]]  # dependents, the next operation of the stream included
+    paths: list[Path] = field(default_factory=list)
+    path: list[int] = field(default_factory=list)
+    work: list[float] = field(default_factory=list)
+    cap: list[float] = field(default_factory=list)  # min(rate cap, path limit)
+    weight: list[float] = field(default_factory=list)
+    latency_s: list[float] = field(default_factory=list)
+    own_limit: list[int] = field(default_factory=list)  # the channel that sets the cap; -1: the operation's own rate cap
+    waits: list[int] = field(default_factory=list)  # dependencies, plus one for the predecessor on the stream
+    successors: list[list[int]] = field(default_factory=list)  # dependents, the next operation of the stream included
     allocates: dict[int, tuple[tuple[int, str, float], ...]] = field(default_factory=dict)  # (tier, class, bytes per member)
     frees: dict[int, tuple[tuple[int, str, float], ...]] = field(default_factory=dict)
     windows: dict[int, tuple[float, float]] = field(default_factory=dict)  # latency-bound: (window bytes, write share)
     servers: dict[int, tuple[int, ...]] = field(default_factory=dict)  # exclusive channels, ascending
-    gated: set[int] = field(default_factory=set)  # must be admitted: have allocations or servers
     resident: list[tuple[int, str, float]] = field(default_factory=list)
 
     @property
@@ -91,8 +94,8 @@ def build(program: Program) -> Arrays:
         {stream.name: i for i, stream in enumerate(streams)},
         faults,
     )
-    operations = builder.ordered(program.operations)
-    arrays = Arrays(program.name, operations, channels, tiers, streams, [], [], [], [], [], [], [], [], [], [])
+    operations, stream = builder.ordered(program.operations)
+    arrays = Arrays(name=program.name, operations=operations, channels=channels, tiers=tiers, streams=streams, stream=stream)
     builder.fill(arrays)
     for allocation, multiplicity in program.resident:
         tier = builder.tier_of.get(allocation.tier, -1)
@@ -109,9 +112,9 @@ def build(program: Program) -> Arrays:
 def couple(arrays: Arrays) -> None:
     """Find the channels that can ever be full: a stream runs one operation at a time, at most at its largest cap."""
     top: dict[tuple[int, int], float] = {}
-    for stream, path, cap in zip(arrays.stream, arrays.path, arrays.cap, strict=True):
-        if cap > top.get((stream, path), 0.0):
-            top[stream, path] = cap
+    for key, cap in zip(zip(arrays.stream, arrays.path, strict=True), arrays.cap, strict=True):
+        if cap > top.get(key, 0.0):
+            top[key] = cap
     most: list[dict[int, float]] = [{} for _ in arrays.channels]  # channel -> stream -> largest load
     for (stream, path), cap in top.items():
         row = arrays.paths[path]
@@ -123,73 +126,124 @@ def couple(arrays: Arrays) -> None:
     ]
     for row in arrays.paths:
         row.couplings = tuple((c, load) for c, load in zip(row.channels, row.loads, strict=True) if can_fill[c])
-        row.shared = tuple(c for c in row.channels if len(most[c]) > 1)
 
 
 @dataclass(slots=True)
 class _Builder:
+    """Columns first, one operation at a time only where something is unusual: a step has half a million operations."""
+
     channel_of: dict[str, int]
     tier_of: dict[str, int]
     stream_of: dict[str, int]
     faults: list[Fault]
 
-    def ordered(self, operations: tuple[Operation, ...]) -> list[Operation]:
-        known = []
-        for operation in operations:
-            if operation.stream in self.stream_of:
-                known.append(operation)
-            else:
-                self.faults.append(Fault(what=f"operation {operation.id!r} is on unknown stream {operation.stream!r}"))
-        known.sort(key=lambda operation: (operation.stream, operation.sequence))
-        for a, b in pairwise(known):
-            if a.stream == b.stream and a.sequence == b.sequence:
+    def ordered(self, operations: tuple[Operation, ...]) -> tuple[list[Operation], list[int]]:
+        """(operations in canonical order, the stream of each)."""
+        stream_of = self.stream_of
+        streams = [stream_of.get(operation.stream, -1) for operation in operations]
+        rows = list(operations)
+        if -1 in streams:
+            for operation, stream in zip(operations, streams, strict=True):
+                if stream < 0:
+                    self.faults.append(Fault(what=f"operation {operation.id!r} is on unknown stream {operation.stream!r}"))
+            rows = [operation for operation in operations if operation.stream in stream_of]
+            streams = [stream for stream in streams if stream >= 0]
+        keys = [stream * _SEQUENCES + operation.sequence for stream, operation in zip(streams, rows, strict=True)]
+        if all(map(lt, keys, keys[1:])):
+            return rows, streams
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        for i, j in pairwise(order):
+            if keys[i] == keys[j]:
+                a, b = rows[i], rows[j]
                 what = f"operations {a.id!r} and {b.id!r} both have sequence {a.sequence} on stream {a.stream!r}"
                 self.faults.append(Fault(what=what, remedy="number the operations of a stream in their order"))
-        return known
+        return [rows[i] for i in order], [streams[i] for i in order]
 
     def fill(self, arrays: Arrays) -> None:
-        operations, stream_of = arrays.operations, self.stream_of
-        number = {operation.id: i for i, operation in enumerate(operations)}
-        if len(number) != len(operations):
-            seen: set[str] = set()
-            for operation in operations:
-                if operation.id in seen:
-                    self.faults.append(Fault(what=f"two operations are called {operation.id!r}"))
-                seen.add(operation.id)
-        known_paths: dict[tuple[int, tuple[tuple[str, float], ...]], int] = {}
-        successors: list[list[int]] = [[] for _ in operations]
-        waits = [0] * len(operations)
-        previous = -1
+        operations = arrays.operations
+        self._dependencies(arrays)
+        arrays.path = self._paths(arrays)
+        arrays.work = [operation.work for operation in operations]
+        arrays.weight = [operation.weight for operation in operations]
+        arrays.latency_s = [operation.latency_s for operation in operations]
+        limits, tights = [path.limit for path in arrays.paths], [path.tight for path in arrays.paths]
+        caps = [operation.rate_cap for operation in operations]
+        self._check_numbers(arrays, caps)
+        arrays.cap = [min(cap, limits[path]) for cap, path in zip(caps, arrays.path, strict=True)]
+        arrays.own_limit = [tights[path] if cap >= limits[path] else -1 for cap, path in zip(caps, arrays.path, strict=True)]
         for i, operation in enumerate(operations):
-            stream = stream_of[operation.stream]
-            if stream == previous:
-                successors[i - 1].append(i)
-                waits[i] = 1
-            previous = stream
-            arrays.stream.append(stream)
-            for dependency in operation.after:
-                j = number.get(dependency, -1)
-                if j < 0:
-                    self.faults.append(Fault(what=f"operation {operation.id!r} waits for unknown operation {dependency!r}"))
-                    continue
-                successors[j].append(i)
-                waits[i] += 1
-            key = (stream, operation.uses) if arrays.streams[stream].multiplicity != 1 else (-1, operation.uses)
-            path = known_paths.get(key, -1)
-            if path < 0:
-                path = known_paths[key] = len(arrays.paths)
-                arrays.paths.append(self._path(operation, arrays.streams[stream], arrays.channels))
-            arrays.path.append(path)
-            self._numbers(operation, arrays, arrays.paths[path])
+            if operation.window_bytes > 0.0:
+                self._window(operation, i, arrays)
             if operation.allocates or operation.frees:
                 self._memory(operation, i, arrays)
-            if arrays.paths[path].servers:
-                arrays.servers[i] = arrays.paths[path].servers
-                arrays.gated.add(i)
-            if operation.window_bytes > 0.0:
-                arrays.windows[i] = (operation.window_bytes, operation.write_share)
-        arrays.successors, arrays.waits = successors, waits
+        if INFINITY in arrays.cap:
+            for operation, cap in zip(operations, arrays.cap, strict=True):
+                if cap == INFINITY and operation.work > 0.0:
+                    what = (
+                        f"operation {operation.id!r} has work, no rate cap, and uses no channel: it would run infinitely fast"
+                    )
+                    self.faults.append(Fault(what=what, remedy="give it a rate cap or a channel with a cost"))
+        if any(path.servers for path in arrays.paths):
+            arrays.servers = {i: servers for i, path in enumerate(arrays.path) if (servers := arrays.paths[path].servers)}
         couple(arrays)
+
+    def _dependencies(self, arrays: Arrays) -> None:
+        operations, stream = arrays.operations, arrays.stream
+        number = {operation.id: i for i, operation in enumerate(operations)}
+        if len(number) != len(operations):
+            counts = Counter(operation.id for operation in operations)
+            self.faults.extend(Fault(what=f"{n} operations are called {name!r}") for name, n in counts.items() if n > 1)
+        arrays.successors = successors = [[i + 1] if a == b else [] for i, (a, b) in enumerate(pairwise(stream))]
+        successors.append([])
+        arrays.waits = waits = [len(operation.after) for operation in operations]
+        for i, row in enumerate(successors):
+            if row:
+                waits[i + 1] += 1
+        for i, operation in enumerate(operations):
+            for name in operation.after:
+                j = number.get(name, -1)
+                if j >= 0:
+                    successors[j].append(i)
+                else:
+                    self.faults.append(Fault(what=f"operation {operation.id!r} waits for unknown operation {name!r}"))
+
+    def _paths(self, arrays: Arrays) -> list[int]:
+        """The path of each operation; operations made by one generator mostly share the very tuple, so look at that first."""
+        by_identity: dict[tuple[int, int], int] = {}
+        by_value: dict[tuple[int, tuple[tuple[str, float], ...]], int] = {}
+        owners = [stream.multiplicity for stream in arrays.streams]
+        path_of = []
+        for stream, operation in zip(arrays.stream, arrays.operations, strict=True):
+            identity = (owners[stream], id(operation.uses))
+            path = by_identity.get(identity, -1)
+            if path < 0:
+                path = by_value.setdefault((owners[stream], operation.uses), len(arrays.paths))
+                by_identity[identity] = path
+                if path == len(arrays.paths):
+                    arrays.paths.append(self._path(operation, arrays.streams[stream], arrays.channels))
+            path_of.append(path)
+        return path_of
+
+    def _check_numbers(self, arrays: Arrays, caps: list[float]) -> None:
+        work, weight, latency_s = arrays.work, arrays.weight, arrays.latency_s
+        if not work or (
+            # sums: a NaN anywhere makes these false
+            (min(work) >= 0.0 and sum(work) < INFINITY)
+            and (min(weight) > 0.0 and sum(weight) < INFINITY)
+            and (min(latency_s) >= 0.0 and sum(latency_s) < INFINITY)
+            and (min(caps) > 0.0 and sum(caps) > 0.0)
+        ):
+            return
+        for operation in arrays.operations:
+            if not 0.0 <= operation.work < INFINITY:
+                what = f"operation {operation.id!r} has work {operation.work!r}"
+                self.faults.append(Fault(what=what, remedy="work is finite and >= 0"))
+            if not operation.rate_cap > 0.0:
+                what = f"operation {operation.id!r} has rate cap {operation.rate_cap!r}"
+                self.faults.append(Fault(what=what, remedy="make it > 0"))
+            if not 0.0 < operation.weight < INFINITY or not 0.0 <= operation.latency_s < INFINITY:
+                what = f"operation {operation.id!r} has weight {operation.weight!r} and latency {operation.latency_s!r} s"
+                self.faults.append(Fault(what=what, remedy="weight > 0, latency >= 0, both finite"))
 
     def _path(self, operation: Operation, stream: Stream, channels: list[Channel]) -> Path:
         loads: dict[int, float] = {}
@@ -214,37 +268,17 @@ class _Builder:
                     self.faults.append(Fault(what=f"{what} {channels[index].name!r}", remedy=remedy))
         return path
 
-    def _idle_cap(self, operation: Operation, arrays: Arrays) -> float:
-        """Rate at which the window covers the idle latency of the path."""
+    def _window(self, operation: Operation, i: int, arrays: Arrays) -> None:
+        """A latency-bound flow is capped at most at the rate at which its window covers the idle latency of the path."""
         laws = [arrays.channels[self.channel_of[name]].latency for name, _ in operation.uses if name in self.channel_of]
         idle_s = sum(law.idle_latency_s for law in laws if law is not None)
         if idle_s <= 0.0:
             what = f"operation {operation.id!r} is latency-bound but no channel of its path has a latency law"
             self.faults.append(Fault(what=what, remedy="give a channel a latency or drop window_bytes"))
-            return INFINITY
-        return operation.window_bytes / idle_s
-
-    def _numbers(self, operation: Operation, arrays: Arrays, path: Path) -> None:
-        work, cap = operation.work, min(operation.rate_cap, path.limit)
-        if operation.window_bytes > 0.0:
-            cap = min(cap, self._idle_cap(operation, arrays))
-        if not 0.0 <= work < INFINITY:
-            self.faults.append(Fault(what=f"operation {operation.id!r} has work {work!r}", remedy="work is finite and >= 0"))
-        if not operation.rate_cap > 0.0:
-            self.faults.append(
-                Fault(what=f"operation {operation.id!r} has rate cap {operation.rate_cap!r}", remedy="make it > 0")
-            )
-        elif cap == INFINITY and work > 0.0 and not operation.window_bytes > 0.0:
-            what = f"operation {operation.id!r} has work, no rate cap, and uses no channel: it would run infinitely fast"
-            self.faults.append(Fault(what=what, remedy="give it a rate cap or a channel with a cost"))
-        if not operation.weight > 0.0 or not 0.0 <= operation.latency_s < INFINITY:
-            what = f"operation {operation.id!r} has weight {operation.weight!r} and latency {operation.latency_s!r} s"
-            self.faults.append(Fault(what=what, remedy="weight > 0, latency finite and >= 0"))
-        arrays.work.append(work)
-        arrays.cap.append(cap)
-        arrays.own_limit.append(path.tight if cap >= path.limit else -1)
-        arrays.weight.append(operation.weight)
-        arrays.latency_s.append(operation.latency_s)
+            return
+        arrays.windows[i] = (operation.window_bytes, operation.write_share)
+        if operation.window_bytes / idle_s < arrays.cap[i]:
+            arrays.cap[i], arrays.own_limit[i] = operation.window_bytes / idle_s, -1
 
     def _memory(self, operation: Operation, i: int, arrays: Arrays) -> None:
         owners = arrays.streams[arrays.stream[i]].multiplicity
@@ -262,5 +296,3 @@ class _Builder:
                 rows.append((tier, allocation.tensor_class, allocation.size_bytes * share))
             if rows:
                 target[i] = tuple(rows)
-                if target is arrays.allocates:
-                    arrays.gated.add(i)

@@ -48,6 +48,7 @@ class Fluid:
         self.fresh_work: list[float] = []
         self.relink: dict[int, None] = {}  # channels that start or stop being linked
         self.dirty: dict[int, None] = {}  # linked channels whose law may be broken
+        self.is_touched = False
         # linked channels only
         self.is_linked = [False] * num_channels
         self.level = [INFINITY] * num_channels  # rate / weight of the class; infinite: the class is empty
@@ -63,10 +64,10 @@ class Fluid:
         self.crossing: list[dict[int, list[float]]] = [{} for _ in range(num_channels)]
         self.crossed_by: list[dict[int, None]] = [{} for _ in range(num_channels)]
         self.num_updates = [0] * num_channels
-        # seconds during which a channel limited some flow
-        self.num_limited = [0] * num_channels
-        self.is_class_noted = [False] * num_channels
-        self.full_s, self.full_since = [0.0] * num_channels, [0.0] * num_channels
+        # intervals during which a channel limited some flow: as a class, or as the cap of one flow
+        self.is_limiting = [False] * num_channels
+        self.limited_from: list[list[float]] = [[] for _ in range(num_channels)]
+        self.limited_to: list[list[float]] = [[] for _ in range(num_channels)]
 
     # ------------------------------------------------------------------------------------------------ in, out, when
 
@@ -87,6 +88,7 @@ class Fluid:
         if is_free:
             self._attach(flow, CAPPED, work, now)
         else:
+            self.is_touched = True
             self.fresh.append(flow)
             self.fresh_work.append(work)
 
@@ -101,6 +103,7 @@ class Fluid:
             # an empty channel has exactly no load: 1e-17 left over by a difference would never go away
             self.potential[channel] = potential = self.potential[channel] - load * cap if users else 0.0
             if self.is_linked[channel]:
+                self.is_touched = True
                 self.dirty[channel] = None
                 if potential <= self.threshold[channel] or len(users) < 2:
                     self.relink[channel] = None
@@ -150,7 +153,7 @@ class Fluid:
             self.finish[flow] = finish = now + work / cap
             heappush(self.heap, (finish, flow << 2))
             if self.own_limit[flow] >= 0:
-                self._note_limit(self.own_limit[flow], now, +1)
+                self.limited_from[self.own_limit[flow]].append(now)
             for channel, load in self.couplings[flow]:
                 if self.is_linked[channel]:
                     self.num_updates[channel] += 1
@@ -184,7 +187,7 @@ class Fluid:
     def _detach(self, flow: int, limit: int, now: float) -> None:
         if limit < 0:
             if self.own_limit[flow] >= 0:
-                self._note_limit(self.own_limit[flow], now, -1)
+                self.limited_to[self.own_limit[flow]].append(now)
             cap = self.cap[flow]
             for channel, load in self.couplings[flow]:
                 if self.is_linked[channel]:
@@ -224,20 +227,6 @@ class Fluid:
             if self.is_linked[channel]:
                 self.dirty[channel] = None
 
-    def _note_limit(self, channel: int, now: float, change: int) -> None:
-        num = self.num_limited[channel]
-        if not num:
-            self.full_since[channel] = now
-        self.num_limited[channel] = num = num + change
-        if not num:
-            self.full_s[channel] += now - self.full_since[channel]
-
-    def _note_class(self, channel: int, now: float) -> None:
-        has_members = self.num_members[channel] > 0
-        if has_members != self.is_class_noted[channel]:
-            self.is_class_noted[channel] = has_members
-            self._note_limit(channel, now, 1 if has_members else -1)
-
     # ------------------------------------------------------------------------------------------------ settling
 
     def settle(self, now: float) -> None:
@@ -251,17 +240,13 @@ class Fluid:
             queue = list(self.dirty) if len(self.dirty) == 1 else sorted(self.dirty, key=self.level.__getitem__)
             self.dirty = {}
             for channel in queue:
-                if self.num_members[channel] or self.other[channel] > self.bandwidth[channel] * FULL:
-                    self._settle(channel, now)
-                    self.dirty.pop(channel, None)
-                else:
-                    self.level[channel] = INFINITY
-                self._note_class(channel, now)
+                self._settle(channel, now)
             rounds += 1
             if rounds > 100 + len(self.users):
                 raise InternalError(f"sharing did not settle at {now!r} s")
         for channel in unlinked:
             self._unlink(channel)
+        self.is_touched = False
 
     def _place(self, now: float) -> None:
         """Put each flow that has joined where it will most likely stay, so that few have to move."""
@@ -290,39 +275,61 @@ class Fluid:
             self._attach(flow, limit, work, now)
 
     def _settle(self, channel: int, now: float) -> None:
-        """Level and class of one channel, everything else as it is. Each move raises the level, so a flow moves twice at most."""
-        bandwidth, level = self.bandwidth[channel], self.level
-        self._advance(channel, now)
-        if not self.num_members[channel]:
-            level[channel] = 0.0  # the base that `_cross` and the change below refer to
+        """Level and class of one channel, everything else as it is."""
+        bandwidth, has_members = self.bandwidth[channel], self.num_members[channel] > 0
+        if has_members:
+            level = self.level[channel]
+            self.virtual[channel] += level * (now - self.clock[channel])
+        else:
+            self.virtual[channel] = 0.0
+            level = self.level[channel] = 0.0  # the base that `_cross` and the change below refer to
+        self.clock[channel] = now
         if self.num_updates[channel] > 16 + 2 * len(self.users[channel]):
             self._sum_anew(channel)
         fair = 0.0
+        # each move raises the fair level; `max` keeps rounding from undoing that, so a flow moves twice at most
         while True:
             if self.num_members[channel]:
                 fair = max((bandwidth - self.other[channel]) / self.slope[channel], fair)
                 if self._let_out(channel, fair, now):
                     continue
-            elif self.other[channel] <= bandwidth * FULL:
+                if not self._take_in(channel, fair * (1.0 + TIE), now):
+                    break
+            elif self.other[channel] <= bandwidth * FULL or not self._take_in(channel, 0.0, now):
                 break
-            if not self._take_in(channel, fair * (1.0 + TIE) if self.num_members[channel] else 0.0, now):
-                break
-        if not self.num_members[channel]:
-            level[channel] = INFINITY
+        self.dirty.pop(channel, None)
+        is_limiting = self.num_members[channel] > 0
+        if is_limiting != self.is_limiting[channel]:
+            self.is_limiting[channel] = is_limiting
+            (self.limited_from if is_limiting else self.limited_to)[channel].append(now)
+        if not is_limiting:
+            self.level[channel] = INFINITY
             return
         if self.num_updates[channel] and bandwidth - self.other[channel] < 1e-3 * bandwidth:
             # little room is a difference of large sums: let no rounding of the sums into it
             self._sum_anew(channel)
             fair = max(bandwidth - self.other[channel], 0.0) / self.slope[channel]
-        old = level[channel]
-        level[channel] = fair
-        if fair != old:
-            for other, pair in self.crossing[channel].items():
-                self.other[other] += pair[0] * (fair - old)
-                self.num_updates[other] += 1
-                if self.num_members[other] or self.other[other] > self.bandwidth[other] * FULL:
-                    self.dirty[other] = None
-        self._schedule(channel, now)
+        self.level[channel] = fair
+        if self.crossing[channel] and fair != level:
+            self._spread(channel, fair - level)
+        # the one pending event of the class: its first member ends
+        heap, limit, finish = self.by_finish[channel], self.limit, self.finish
+        virtual, flow = heap[0]
+        while limit[flow] != channel or finish[flow] != virtual:
+            heappop(heap)
+            virtual, flow = heap[0]
+        due = now + max((virtual - self.virtual[channel]) / fair, 0.0)
+        if due != self.due_s[channel]:
+            self.due_s[channel] = due
+            heappush(self.heap, (due, channel << 2 | LEVEL))
+
+    def _spread(self, channel: int, change: float) -> None:
+        """Tell the channels that members cross that their load has changed."""
+        for other, pair in self.crossing[channel].items():
+            self.other[other] += pair[0] * change
+            self.num_updates[other] += 1
+            if self.num_members[other] or self.other[other] > self.bandwidth[other] * FULL:
+                self.dirty[other] = None
 
     def _let_out(self, channel: int, fair: float, now: float) -> bool:
         """Move members whose own cap, or another channel that they cross, is below the level `fair`. True: some moved."""
@@ -359,16 +366,6 @@ class Fluid:
             self._move(heappop(capped)[1], channel, now)
             return True
         return False
-
-    def _schedule(self, channel: int, now: float) -> None:
-        """The one pending event of the class: its first member ends."""
-        heap, limit, finish = self.by_finish[channel], self.limit, self.finish
-        while limit[heap[0][1]] != channel or finish[heap[0][1]] != heap[0][0]:
-            heappop(heap)
-        due = now + max((heap[0][0] - self.virtual[channel]) / self.level[channel], 0.0)
-        if due != self.due_s[channel]:
-            self.due_s[channel] = due
-            heappush(self.heap, (due, channel << 2 | LEVEL))
 
     # ------------------------------------------------------------------------------------------------ linking, sums
 

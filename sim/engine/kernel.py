@@ -14,7 +14,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from sim.engine.arrays import Arrays
-from sim.engine.fluid import CAPPED, FLOW, LEVEL, START, Fluid
+from sim.engine.fluid import CAPPED, FLOW, IDLE, LEVEL, START, Fluid
+from sim.engine.intervals import busy_s, full_s
 from sim.engine.ledger import Ledger
 from sim.engine.observe import Observer
 from sim.errors import MisfitError
@@ -32,7 +33,7 @@ class Kernel:
     """
 
     def __init__(self, arrays: Arrays, *, is_full: bool = False, is_enforced: bool = True) -> None:
-        num, num_channels = len(arrays.work), len(arrays.channels)
+        num = len(arrays.work)
         self.arrays = arrays
         self.heap: list[tuple[float, int]] = []  # (time, index << 2 | kind)
         self.fluid = Fluid(arrays, self.heap)
@@ -43,13 +44,17 @@ class Kernel:
         self.num_batches = self.num_done = 0
         self.waits = list(arrays.waits)
         self.ready, self.start, self.end = [-1.0] * num, [-1.0] * num, [-1.0] * num
-        self.shared = [arrays.paths[path].shared for path in arrays.path]
-        self.num_users = [0] * num_channels  # of channels that several streams use
-        self.busy_s, self.busy_since = [0.0] * num_channels, [0.0] * num_channels
         self.blocked: list[int] = []  # admissions that wait for bytes
         self.queues: dict[int, list[int]] = {}  # exclusive server -> operations in order of arrival, the first is served
         self.granted: set[int] = set()
         self.vacated: set[int] = set()  # servers whose head may have changed
+        #: has something to do at its end besides releasing its successors
+        self.is_holding = [False] * num
+        for flow in (*arrays.frees, *arrays.servers):
+            self.is_holding[flow] = True
+        self.is_gated = [False] * num  # has to be admitted before it starts
+        for flow in (*arrays.allocates, *arrays.servers):
+            self.is_gated[flow] = True
         self.changes: list[Callable[[float], None]] = []
         self.watched: set[int] = set()
         self.ended_watched: list[int] = []
@@ -66,14 +71,11 @@ class Kernel:
         return bool(self.ended_watched or self.misfits)
 
     def begin(self) -> None:
-        """The batch at time zero: whatever waits for nothing."""
-        started: list[int] = []
-        queued: list[int] = []
+        """Make ready, at time zero, whatever waits for nothing."""
         for flow, waits in enumerate(self.waits):
             if not waits:
                 self.ready[flow] = 0.0
-                (queued if flow in self.arrays.gated else started).append(flow)
-        self._batch(0.0, [], started, queued)
+                heappush(self.heap, (0.0, flow << 2 | START))
 
     def change(self, time_s: float, apply: Callable[[float], None]) -> None:
         """Apply an outside change in the batch at `time_s` (not before the last batch)."""
@@ -81,114 +83,128 @@ class Kernel:
         self.changes.append(apply)
 
     def advance(self, horizon_s: float) -> None:
-        """Run every batch before `horizon_s` (equal times belong to whoever waits there), or up to an interrupt."""
-        heap, fluid = self.heap, self.fluid
-        limit, finish, due_s = fluid.limit, fluid.finish, fluid.due_s
+        """Run every batch before `horizon_s` (equal times belong to whoever waits there), or up to an interrupt.
+
+        One long function on purpose: most batches hold one event, and a call and its look-ups cost as much as the batch.
+        """
+        arrays, fluid, heap, waits, observer = self.arrays, self.fluid, self.heap, self.waits, self.observer
+        ready, start, end, work, latency_s = self.ready, self.start, self.end, arrays.work, arrays.latency_s
+        successors, is_gated, is_holding = arrays.successors, self.is_gated, self.is_holding
+        limit, finish, due_s, cap, couplings = fluid.limit, fluid.finish, fluid.due_s, fluid.cap, fluid.couplings
+        ended: list[int] = []
+        started: list[int] = []
+        queued: list[int] = []
         while heap:
-            time_s, code = heap[0]
-            index, kind = code >> 2, code & 3
-            if (kind == FLOW and (finish[index] != time_s or limit[index] != CAPPED)) or (
-                kind == LEVEL and due_s[index] != time_s
-            ):
-                heappop(heap)  # the event of a rate that is no more
-                continue
-            if time_s >= horizon_s:
+            now, code = heappop(heap)
+            if now >= horizon_s:
+                heappush(heap, (now, code))
                 return
-            until = time_s + TIE * time_s
-            ended: list[int] = []
-            started: list[int] = []
-            applied: list[int] = []
-            while heap and heap[0][0] <= until:
-                event_s, code = heappop(heap)
-                index, kind = code >> 2, code & 3
-                if kind == FLOW:
-                    if finish[index] == event_s and limit[index] == CAPPED:
-                        finish[index] = -1.0  # a second entry of the same flow is stale from now on
-                        ended.append(index)
-                elif kind == LEVEL:
-                    if due_s[index] == event_s:
-                        fluid.collect(index, until, ended)
-                elif kind == START:
-                    started.append(index)
+            index, kind = code >> 2, code & 3
+            until = now + TIE * now
+            if kind == FLOW:
+                if finish[index] != now or limit[index] != CAPPED:
+                    continue  # the event of a rate that is no more
+                finish[index] = -1.0  # a second entry of the same flow is stale from now on
+                ended.append(index)
+            elif kind == START:
+                started.append(index)
+            elif kind == LEVEL:
+                if due_s[index] != now:
+                    continue
+                fluid.collect(index, until, ended)
+            else:
+                self.changes[index](now)
+            if heap and heap[0][0] <= until:
+                self._collect(now, until, ended, started)
+            self.now = now
+            self.num_batches += 1
+            for flow in ended:
+                if couplings[flow]:
+                    fluid.leave(flow, now)
                 else:
-                    applied.append(index)
-            for index in applied:
-                self.changes[index](time_s)
-            self._batch(time_s, ended, started, [])
+                    limit[flow] = IDLE
+                if observer is not None:
+                    del observer.active[flow]
+            while True:
+                if ended:
+                    if len(ended) > 1:
+                        ended.sort()
+                    self.num_done += len(ended)
+                    for flow in ended:
+                        end[flow] = now
+                        if is_holding[flow]:
+                            self._return(flow, now)
+                        for successor in successors[flow]:
+                            left = waits[successor] - 1
+                            waits[successor] = left
+                            if not left:
+                                ready[successor] = now
+                                started.append(successor)
+                    ended = []
+                if not started:
+                    # every operation without work has ended, so every free of this batch is applied: now admissions
+                    if not queued and not self.blocked and not self.vacated:
+                        break
+                    started, queued = self._admit(sorted(queued), now), []
+                    if not started:
+                        break
+                if len(started) > 1:
+                    started.sort()
+                for flow in started:
+                    if start[flow] < 0.0:
+                        if is_gated[flow]:
+                            is_gated[flow] = False
+                            queued.append(flow)
+                            continue
+                        begin = now + latency_s[flow]
+                        if begin > now:
+                            start[flow] = begin
+                            if couplings[flow] or observer is not None or work[flow] <= 0.0:
+                                heappush(heap, (begin, flow << 2 | START))
+                            else:
+                                # nothing can slow it, so its end is known
+                                limit[flow] = CAPPED
+                                finish[flow] = begin = begin + work[flow] / cap[flow]
+                                heappush(heap, (begin, flow << 2))
+                            continue
+                    start[flow] = now
+                    if work[flow] <= 0.0:
+                        ended.append(flow)
+                        continue
+                    if couplings[flow]:
+                        fluid.join(flow, work[flow], now)
+                    else:
+                        limit[flow] = CAPPED
+                        finish[flow] = begin = now + work[flow] / cap[flow]
+                        heappush(heap, (begin, flow << 2))
+                    if observer is not None:
+                        observer.active[flow] = None
+                started = []
+            if fluid.is_touched:
+                fluid.settle(now)
+            if observer is not None:
+                observer.observe(now)
             if self.ended_watched or self.misfits:
                 return
 
-    def _batch(self, now: float, ended: list[int], started: list[int], queued: list[int]) -> None:
-        self.now = now
-        self.num_batches += 1
-        fluid, arrays, waits = self.fluid, self.arrays, self.waits
-        start, end, work = self.start, self.end, arrays.work
-        shared, num_users, observer = self.shared, self.num_users, self.observer
-        successors, latency_s, gated, frees = arrays.successors, arrays.latency_s, arrays.gated, arrays.frees
-        for flow in ended:
-            fluid.leave(flow, now)
-            if observer is not None:
-                del observer.active[flow]
-            for channel in shared[flow]:
-                num_users[channel] -= 1
-                if not num_users[channel]:
-                    self.busy_s[channel] += now - self.busy_since[channel]
-        while True:
-            if len(ended) > 1:
-                ended.sort()
-            released: list[int] = []
-            for flow in ended:
-                end[flow] = now
-                for successor in successors[flow]:
-                    left = waits[successor] - 1
-                    waits[successor] = left
-                    if not left:
-                        released.append(successor)
-                if flow in frees or flow in gated:
-                    self._return(flow, now)
-                if flow in self.watched:
-                    self.ended_watched.append(flow)
-            self.num_done += len(ended)
-            ended = []
-            for flow in released:
-                self.ready[flow] = now
-                if flow in gated:
-                    queued.append(flow)
-                else:
-                    started.append(flow)
-            if not started:
-                # every operation without work has ended, so every free of this batch is applied: now admissions
-                if not queued and not self.blocked and not self.vacated:
-                    break
-                started, queued = self._admit(sorted(queued), now), []
-                if not started:
-                    break
-            if len(started) > 1:
-                started.sort()
-            for flow in started:
-                latency = latency_s[flow]
-                if latency > 0.0 and start[flow] < 0.0 and now + latency > now:
-                    start[flow] = now + latency
-                    heappush(self.heap, (now + latency, flow << 2 | START))
-                    continue
-                start[flow] = now
-                if work[flow] > 0.0:
-                    fluid.join(flow, work[flow], now)
-                    if observer is not None:
-                        observer.active[flow] = None
-                    for channel in shared[flow]:
-                        if not num_users[channel]:
-                            self.busy_since[channel] = now
-                        num_users[channel] += 1
-                else:
-                    ended.append(flow)
-            started = []
-            if not ended and not queued:
-                break
-        if fluid.dirty or fluid.fresh or fluid.relink:
-            fluid.settle(now)
-        if observer is not None:
-            observer.observe(now)
+    def _collect(self, now: float, until_s: float, ended: list[int], started: list[int]) -> None:
+        """The other events of the batch at `now`: all up to `until_s`."""
+        heap, fluid = self.heap, self.fluid
+        limit, finish, due_s = fluid.limit, fluid.finish, fluid.due_s
+        while heap and heap[0][0] <= until_s:
+            event_s, code = heappop(heap)
+            index, kind = code >> 2, code & 3
+            if kind == FLOW:
+                if finish[index] == event_s and limit[index] == CAPPED:
+                    finish[index] = -1.0
+                    ended.append(index)
+            elif kind == START:
+                started.append(index)
+            elif kind == LEVEL:
+                if due_s[index] == event_s:
+                    fluid.collect(index, until_s, ended)
+            else:
+                self.changes[index](now)
 
     # ------------------------------------------------------------------------------------------------ admission
 
@@ -223,7 +239,9 @@ class Kernel:
         return started
 
     def _return(self, flow: int, now: float) -> None:
-        """Give back what an ended operation held."""
+        """Give back what an ended operation held; tell who waits for its end."""
+        if flow in self.watched:
+            self.ended_watched.append(flow)
         if flow in self.arrays.frees:
             self.ledger.free(self.arrays.frees[flow], flow, now)
         for channel in self.arrays.servers.get(flow, ()):
@@ -249,23 +267,22 @@ class Kernel:
     def totals(self) -> tuple[ChannelTotal, ...]:
         """What each channel carried: summed over operations, so exact whatever the rates were."""
         arrays = self.arrays
-        work_on, time_on = [0.0] * len(arrays.paths), [0.0] * len(arrays.paths)
-        for path, work, start, end in zip(arrays.path, arrays.work, self.start, self.end, strict=True):
+        work_on = [0.0] * len(arrays.paths)
+        for path, work in zip(arrays.path, arrays.work, strict=True):
             work_on[path] += work
-            time_on[path] += end - start
-        amount, busy_s = [0.0] * len(arrays.channels), list(self.busy_s)
+        amount = [0.0] * len(arrays.channels)
         for path, row in enumerate(arrays.paths):
             for channel, load in zip(row.channels, row.loads, strict=True):
                 amount[channel] += work_on[path] * load
-                if channel not in row.shared:
-                    busy_s[channel] += time_on[path]  # one stream, so one operation at a time
+        busy = busy_s(arrays, self.start, self.end)
+        full = full_s(arrays, self.start, self.end, self.fluid.limited_from, self.fluid.limited_to)
         peak = self.observer.peak_rate if self.observer is not None else [0.0] * len(arrays.channels)
         return tuple(
             ChannelTotal(
                 name=channel.name,
                 amount=amount[i],
-                busy_s=busy_s[i],
-                saturated_s=self.fluid.full_s[i],
+                busy_s=busy[i],
+                saturated_s=full[i],
                 peak_rate_per_s=peak[i],
             )
             for i, channel in enumerate(arrays.channels)

@@ -43,7 +43,7 @@ def _rank(
     down = ((f"down{gpu}", 1.0), ("dram", 1.0), (hbm, 1.0))
     up = ((f"up{gpu}", 1.0), ("dram", 1.0), (hbm, 1.0))
     net = ((f"fabric{gpu}", 1.0), (hbm, 2.0))
-    flow = {"h2d": down, "d2h": up, "net": net, "compute": ((hbm, 1.5e12),), "cpu": (("dram", 1.0), ("cores", 1e-9))}
+    flow = {"h2d": down, "d2h": up, "net": net, "compute": ((hbm, 1.2e12),), "cpu": (("dram", 1.0), ("cores", 1e-9))}
     sequence = dict.fromkeys(flow, 0)
     rows: list[Operation] = []
 

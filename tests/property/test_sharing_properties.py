@@ -108,4 +108,4 @@ def test_repaired_rates_meet_the_definition_after_every_batch(seed, is_round):
 def test_repaired_rates_meet_the_definition_in_a_large_tangle():
     # one long run: drift of running sums would show here
     program = random_program(7, num_streams=24, num_channels=8, num_operations=1500, has_latency=False)
-    assert check_every_batch(program) > 1000
+    assert check_every_batch(program) > 500

@@ -1,0 +1,109 @@
+"""Speed of the engine as a fraction of bare simpy: `python tests/benchmarks/engine.py [--json]`.
+
+CPU seconds, summary records on, array build included, compilation of the numba backend excluded. Each figure is the median of five
+pairs interleaved with bare simpy on the same machine, so that a slow moment hits both; --json prints the medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import simpy
+
+from sim.engine import replay
+from sim.records import Program
+from tests.benchmarks.steps import step
+
+#: ranks -> (layers, micro-batches): 6,400 to 12,800 operations each
+SIZES = {1: (80, 8), 8: (80, 1), 64: (20, 1)}
+BARS = {  # fractions of bare simpy
+    "identical_ops_per_cpu_s": {"1": 0.07, "8": 0.07, "64": 0.07},
+    "jittered_ops_per_cpu_s": {"8": 0.014, "64": 0.006},
+    "fast_jittered_ops_per_cpu_s": {"8": 0.20, "64": 0.10},
+}
+
+
+def bare_simpy(num: int = 100_000) -> float:
+    """Process resumptions per CPU second: one process, one pending timeout."""
+
+    def tick(env: simpy.Environment):
+        for _ in range(num):
+            yield env.timeout(1.0)
+
+    env = simpy.Environment()
+    env.process(tick(env))
+    begin = time.process_time()
+    env.run()
+    return num / (time.process_time() - begin)
+
+
+def operations_per_cpu_s(program: Program, backend: str) -> float:
+    begin = time.process_time()
+    replay(program, backend=backend)
+    return len(program.operations) / (time.process_time() - begin)
+
+
+def paired(measure: Callable[[], float], num_pairs: int = 5) -> tuple[float, float]:
+    """(median of the measure, median of measure / bare simpy) over interleaved pairs."""
+    measure()
+    rows = [(measure(), bare_simpy()) for _ in range(num_pairs)]
+    return statistics.median(row[0] for row in rows), statistics.median(row[0] / row[1] for row in rows)
+
+
+def folded_cpu_s(num_ranks: int) -> float:
+    """Generate and replay 80 layers x 8 micro-batches x 10 operations of `num_ranks` identical ranks; best of five."""
+
+    def once() -> float:
+        begin = time.process_time()
+        replay(step(1, 80, num_micro_batches=8, multiplicity=num_ranks))
+        return time.process_time() - begin
+
+    return min(once() for _ in range(5))
+
+
+def measure_all(backends: tuple[str, ...]) -> tuple[dict[str, object], dict[str, dict[str, float]]]:
+    table: dict[str, object] = {"bare_simpy_per_cpu_s": max(bare_simpy() for _ in range(5))}
+    fractions: dict[str, dict[str, float]] = {}
+    for key, jitter, backend in (
+        ("identical_ops_per_cpu_s", 0.0, "python"),
+        ("jittered_ops_per_cpu_s", 0.025, "python"),
+        ("fast_identical_ops_per_cpu_s", 0.0, "numba"),
+        ("fast_jittered_ops_per_cpu_s", 0.025, "numba"),
+    ):
+        if backend not in backends:
+            continue
+        table[key], fractions[key] = row, ratio = {}, {}
+        for ranks, (layers, micro_batches) in SIZES.items():
+            program = step(ranks, layers, num_micro_batches=micro_batches, jitter=jitter)
+            row[str(ranks)], ratio[str(ranks)] = paired(lambda program=program, backend=backend: operations_per_cpu_s(program, backend))
+    table["folded_cpu_s"] = {str(ranks): folded_cpu_s(ranks) for ranks in (1, 64, 1024, 16384)}
+    return table, fractions
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    table, fractions = measure_all(("python",))
+    if parser.parse_args().json:
+        print(json.dumps(table, indent=1))
+        return
+    print(f"bare simpy {table['bare_simpy_per_cpu_s']:,.0f} resumptions per CPU second")
+    for key, row in fractions.items():
+        for ranks, fraction in row.items():
+            bar = BARS.get(key, {}).get(ranks)
+            verdict = f"bar {bar:.3f}: {'met' if fraction >= bar else 'MISSED'}" if bar else ""
+            print(f"{key:32} {ranks:>3} ranks {table[key][ranks]:>12,.0f}/s  {fraction:.4f} of simpy  {verdict}")
+    for ranks, seconds in table["folded_cpu_s"].items():
+        print(f"folded, generated and replayed   {ranks:>5} ranks {seconds * 1e3:8.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
