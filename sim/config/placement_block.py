@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from sim.config.validation import refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import Fault, InputError
+from sim.laws.paging import REPLACEMENTS
 from sim.placement.plan import Entry, Placement
 from sim.placement.policies import EXPLICIT, POLICIES
 from sim.records import TensorClass
@@ -26,6 +27,8 @@ _ENTRY_KEYS = ("policy", "shares", "weights", "layers", "options")
 #: policies whose shares come from `weights` N:M
 _WEIGHTED = "weighted_interleave"
 _CLASSES = tuple(tensor_class.value for tensor_class in TensorClass)
+#: answers to a host tier that is too small, and how its pages are replaced; the first is the default
+_OVERFLOW = {"overflow": ("fail", "swap"), "replacement": REPLACEMENTS}
 #: what a policy for the whole block places unless told otherwise
 _OPTIMIZER_CLASSES = (TensorClass.OPTIMIZER_STATES.value,)
 _LAYERS = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
@@ -43,9 +46,13 @@ def placement_from(raw: object, document: Document, path: NodePath, *, is_optimi
     if not isinstance(raw, Mapping):
         what = f"expected tensor classes and their tiers, got {describe(raw)}"
         raise InputError(document.fault(path, what, "for example {optimizer_states: dram}"))
-    faults = refuse_unknown(raw, (*_CLASSES, "policy", "options"), document, path)
+    faults = refuse_unknown(raw, (*_CLASSES, "policy", "options", *_OVERFLOW), document, path)
     entries, found = _block_policy(raw, document, path)
     faults += found
+    overflow = {key: raw.get(key, choices[0]) for key, choices in _OVERFLOW.items()}
+    for key, value in overflow.items():
+        if value not in _OVERFLOW[key]:
+            faults.append(document.fault((*path, key), f"got {describe(value)}", f"use one of {', '.join(_OVERFLOW[key])}"))
     for name in _CLASSES:
         if name not in raw:
             continue
@@ -60,7 +67,7 @@ def placement_from(raw: object, document: Document, path: NodePath, *, is_optimi
             entries.append(Entry(tensor_class=TensorClass.OPTIMIZER_STATES, shares={"dram": 1.0}))
     if faults:
         raise InputError(faults)
-    return Placement(entries=tuple(entries))
+    return Placement(entries=tuple(entries), overflow=str(overflow["overflow"]), replacement=str(overflow["replacement"]))
 
 
 def _block_policy(raw: Mapping[str, object], document: Document, path: NodePath) -> tuple[list[Entry], list[Fault]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sim.placement.plan import Entry, Placement
 from sim.records import TensorClass
@@ -24,7 +25,7 @@ def effective_placement(placement: Placement, workload: object) -> Placement:
     added = tuple(
         Entry(tensor_class=name, shares=shares) for name, shares in homes.items() if name not in given and dict(shares) != _GPU
     )
-    return Placement(entries=(*placement.entries, *added))
+    return replace(placement, entries=(*placement.entries, *added))
 
 
 def class_shares(placement: Placement, num_layers: int) -> dict[TensorClass, Mapping[str, float]]:

@@ -26,9 +26,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """All entries; a class without one lives in the rank's own device memory ("gpu")."""
+    """All entries; a class without one lives in the rank's own device memory ("gpu").
+
+    `overflow` is the answer to a host tier that is too small: "fail", or "swap" to the nearest NVMe under the page
+    replacement `replacement` ("lru" or "refault", see sim.laws.paging).
+    """
 
     entries: tuple[Entry, ...] = ()
+    overflow: str = "fail"
+    replacement: str = "lru"
 
     def shares(self, tensor_class: TensorClass, layer: int = -1) -> Mapping[str, float]:
         """Shares of the class in `layer` (-1 = the entry that covers all layers); later entries win."""

@@ -1,107 +1,23 @@
-"""One run: a scenario in, a result out. Joins the rooms; knows no physics and prints nothing."""
+"""Runs: one job, several jobs in one simulation, and the twin with everything in the fastest tier."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from sim.errors import InputError
+from sim.experiment.preparing import Swap, loaded, placed, prepare, swap_of
+from sim.experiment.result import Result
 from sim.metrics import Summary, TierUse, summarise
-from sim.metrics.claim import is_of_sweep, verdict_of
 from sim.metrics.inference import InferenceTimes, inference_times
-from sim.metrics.uncertainty import Band, band_of
-from sim.placement.capacity import capacity_plan, needs_sentence, verdict
-from sim.placement.effective import effective_placement
+from sim.metrics.uncertainty import band_of
+from sim.placement.capacity import capacity_plan, needs_sentence
 from sim.placement.plan import Placement
-from sim.records import Program, Replay, Step, TensorClass
+from sim.records import Program, Replay, Step
 from sim.scenario import Job, Scenario, Trace
-from sim.topology.machine import Machine
 from sim.workload.inference import Inference
 from sim.workload.training import Training
-
-#: tier kinds that count as storage for a workload
-_STORAGE = ("nvme",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What one scenario came to.
-
-    `program` and `replay` are what the pictures are drawn from. `summary` describes the replay even when the workload
-    does not fit (`fits` false, `reason` says where): then it is what the step would be if memory were larger.
-    `offload_penalty` = step time / step time with everything in the fastest tier; `penalty_base` says whether that fits.
-    """
-
-    scenario: Scenario
-    step: Step
-    program: Program
-    replay: Replay
-    summary: Summary
-    fits: bool
-    reason: str = ""
-    offload_penalty: float = 1.0
-    penalty_base: str = ""
-    fastest: Summary | None = None  # of the same job with everything in the fastest tier
-    inference: InferenceTimes | None = None
-    band: Band = field(default_factory=Band)
-    assumptions: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    jobs: tuple[Result, ...] = ()  # of a scenario with several jobs: one each, from the one simulation they share
-    contention: float = 1.0  # of a job: its time beside the others / its time alone
-
-    def point(self) -> dict[str, Any]:
-        """The point as `--json` and `summary.json` show it: stable names, SI units."""
-        summary, fits = self.summary, self.fits
-        body: dict[str, Any] = {
-            "parameters": dict(self.scenario.parameters),
-            "fits": fits,
-            "step_time_s": summary.step_time_s if fits else None,
-            "tokens_per_s": summary.tokens_per_s if fits else None,
-            "mfu": summary.mfu if fits else None,
-            "offload_penalty": self.offload_penalty if fits else None,
-            "offload_penalty_base": self.penalty_base,
-            "bound_by": summary.bound_by if fits else None,
-            "uncertainty": self.band.around(summary.step_time_s) if fits else None,
-            "breakdown_s": summary.breakdown_s if fits else None,
-            "tiers": {
-                name: {
-                    "capacity_bytes": tier.capacity_bytes,
-                    "peak_bytes": tier.peak_bytes,
-                    "peak_phase": tier.peak_phase,
-                    "verdict": verdict(tier.peak_bytes, tier.capacity_bytes),
-                }
-                for name, tier in summary.tiers.items()
-            },
-            "channels": {
-                name: {"bandwidth_bytes_per_s": use.bandwidth_bytes_per_s, "bytes": use.bytes, "utilisation": use.utilisation}
-                for name, use in summary.channels.items()
-            },
-            "cores": {
-                name: {"cores": use.bandwidth_bytes_per_s, "busy_core_s": use.bytes, "utilisation": use.utilisation}
-                for name, use in summary.cores.items()
-            },
-        }
-        if self.inference is not None:
-            del body["mfu"], body["step_time_s"]
-            times = self.inference
-            body |= {
-                "time_to_first_token_s": times.time_to_first_token_s if fits else None,
-                "time_per_output_token_s": times.time_per_output_token_s if fits else None,
-                "tokens_per_s": times.tokens_per_s if fits else None,
-                "uncertainty": self.band.around(times.total_s) if fits else None,
-            }
-        if self.jobs:
-            body["jobs"] = {
-                result.scenario.job.name: result.point() | {"contention": result.contention} for result in self.jobs
-            }
-        if not fits:
-            body |= {"reason": self.reason, "step_time_if_it_fitted_s": summary.step_time_s}
-        if self.scenario.claim and not is_of_sweep(self.scenario.claim):
-            body["claim"] = verdict_of(self.scenario.claim, body)
-        return body
 
 
 def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
@@ -110,7 +26,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
     `with_penalty` also replays the same job with everything in the fastest tier, for the offload penalty. Raises
     InputError for a scenario that no machine can run, InternalError for an impossible result.
     """
-    jobs = tuple(placed(_loaded(job), scenario.machine) for job in scenario.jobs)
+    jobs = tuple(placed(loaded(job), scenario.machine) for job in scenario.jobs)
     scenario = dataclasses.replace(scenario, jobs=jobs)
     if len(scenario.jobs) > 1:
         return _run_together(scenario)
@@ -201,86 +117,6 @@ def _inference(scenario: Scenario, program: Program, replay: Replay) -> Inferenc
     return inference_times(program, replay, output_length=workload.output_length, num_sequences=num_sequences)
 
 
-def prepare(scenario: Scenario) -> tuple[Step, Program]:
-    """The logical step of the scenario's job and its lowering onto the machine, without replaying it."""
-    from sim.program import lower
-
-    job = placed(_loaded(scenario.job), scenario.machine)
-    step = step_of(job, scenario.machine)
-    placement = effective_placement(job.placement, job.workload)
-    return step, lower(step, scenario.machine, placement, is_folded=scenario.options.is_folded)
-
-
-def placed(job: Job, machine: Machine) -> Job:
-    """The job with every placement policy answered: sizes come from the step that offloads those classes."""
-    from sim.placement.demand import demands
-    from sim.placement.policies import EXPLICIT
-    from sim.placement.resolve import needs_policy, resolve
-
-    if not needs_policy(job.placement) or not machine.gpus():
-        return job
-    entries = job.placement.entries
-    offloaded = tuple(item if item.policy in EXPLICIT else dataclasses.replace(item, shares={"dram": 1.0}) for item in entries)
-    step = step_of(dataclasses.replace(job, placement=Placement(entries=offloaded)), machine)
-    sizes = demands(step, len(machine.gpus()))
-    return dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0]))
-
-
-def step_of(job: Job, machine: Machine) -> Step:
-    """The operations of the job's step, before a machine is chosen (but for where its tensors live)."""
-    from sim.workload import decode, step
-
-    workload = _loaded(job).workload
-    kinds = homes(effective_placement(job.placement, workload), machine)
-    if isinstance(workload, Training):
-        return step.generate(workload, kinds)
-    if isinstance(workload, Inference):
-        return decode.generate(workload, kinds)
-    assert isinstance(workload, Step)
-    return on_machine(workload, machine)
-
-
-def on_machine(step: Step, machine: Machine) -> Step:
-    """A recorded step with its kernel times as they would be on this machine; a generated step as it is."""
-    from sim.program.rescale import is_recorded, rescaled
-
-    if not is_recorded(step):
-        return step
-    from sim.config.parts import load_parts, part_names
-
-    name = step.source_part
-    source = dataclasses.asdict(load_parts([name]).parts[name]) if name in part_names() else None
-    return rescaled(step, machine, source)
-
-
-def homes(placement: Placement, machine: Machine) -> dict[TensorClass, str]:
-    """Tensor class -> "gpu", "host" or "storage": the slowest kind of tier that holds a share of it."""
-    order = ("gpu", "host", "storage")
-    gpus = machine.gpus()
-    kinds: dict[TensorClass, str] = {}
-    for entry in placement.entries:
-        for tier in entry.shares:
-            kind = _home(machine, tier, gpus[0] if gpus else "")
-            kinds[entry.tensor_class] = max(kinds.get(entry.tensor_class, "gpu"), kind, key=order.index)
-    return kinds
-
-
-def _home(machine: Machine, tier: str, gpu: str) -> str:
-    name = machine.resolve(tier, gpu)
-    if gpu and name == machine.memory_tier(gpu):
-        return "gpu"
-    return "storage" if machine.tiers[name].kind in _STORAGE else "host"
-
-
-def _loaded(job: Job) -> Job:
-    """The job with its trace file read, if its workload is one."""
-    if not isinstance(job.workload, Trace):
-        return job
-    from sim.interchange.load import load_trace
-
-    return dataclasses.replace(job, workload=load_trace(job.workload.path))
-
-
 def _replayed(program: Program, scenario: Scenario) -> Replay:
     from sim.engine import replay, run_checked
 
@@ -306,7 +142,23 @@ def _peaks(scenario: Scenario, summary: Summary) -> dict[str, TierUse]:
                 by_class=dict(need.by_class),
                 multiplicity=seen.multiplicity if seen else 1,
             )
+    if swap := swap_of(job, scenario.machine):
+        tiers |= _swapped(tiers, swap, scenario)
     return tiers
+
+
+def _swapped(tiers: dict[str, TierUse], swap: Swap, scenario: Scenario) -> dict[str, TierUse]:
+    """The full tier and the storage that took the rest."""
+    full, storage = tiers[swap.tier], tiers.get(swap.storage)
+    used = storage.peak_bytes if storage else 0.0
+    capacity = storage.capacity_bytes if storage else scenario.machine.tiers[swap.storage].capacity_bytes
+    return {
+        swap.tier: msgspec.structs.replace(full, peak_bytes=full.peak_bytes - swap.moved_bytes),
+        swap.storage: TierUse(
+            capacity_bytes=capacity, peak_bytes=used + swap.moved_bytes, peak_phase="update",
+            by_class=dict(storage.by_class if storage else {}) | {"swap": swap.moved_bytes},
+        ),
+    }  # fmt: skip
 
 
 def _overflows(summary: Summary) -> list[str]:

@@ -1,0 +1,141 @@
+"""From a job to a program: trace read, policies answered, step generated, lowered, and paged where memory runs out."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from sim.placement.capacity import capacity_plan
+from sim.placement.effective import effective_placement
+from sim.placement.plan import Placement
+from sim.records import Program, Step, TensorClass
+from sim.scenario import Job, Scenario, Trace
+from sim.topology.machine import Machine
+from sim.workload.inference import Inference
+from sim.workload.training import Training
+
+#: tier kinds that count as storage for a workload
+_STORAGE = ("nvme",)
+#: classes that a host holds in ordinary (pageable) memory; pinned buffers, gradients and weights cannot be swapped
+_PAGEABLE = (TensorClass.OPTIMIZER_STATES, TensorClass.MASTER_WEIGHTS)
+_PAGED_KINDS = ("dram", "lpddr")
+
+
+def prepare(scenario: Scenario) -> tuple[Step, Program]:
+    """The logical step of the scenario's job and its lowering onto the machine, without replaying it."""
+    from sim.program import lower
+
+    job = placed(loaded(scenario.job), scenario.machine)
+    step = step_of(job, scenario.machine)
+    program = lower(
+        step, scenario.machine, effective_placement(job.placement, job.workload), is_folded=scenario.options.is_folded
+    )
+    if swap := swap_of(job, scenario.machine):
+        from sim.program.paging import with_swap
+
+        program = with_swap(
+            program, scenario.machine, tier=swap.tier, storage=swap.storage, pageable_bytes=swap.pageable_bytes,
+            room_bytes=swap.room_bytes, replacement=job.placement.replacement,
+        )  # fmt: skip
+    return step, program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swap:
+    """A host tier that is too small, what of it may be paged, and to where."""
+
+    tier: str
+    storage: str
+    pageable_bytes: float
+    room_bytes: float
+
+    @property
+    def moved_bytes(self) -> float:
+        """Bytes that do not fit beside the rest."""
+        return self.pageable_bytes - self.room_bytes
+
+
+def swap_of(job: Job, machine: Machine) -> Swap | None:
+    """What a job with `overflow: swap` pages; None when it fits, may not page, or cannot: pinned memory stays where it is."""
+    if job.placement.overflow != "swap" or not isinstance(job.workload, (Training, Inference)):
+        return None
+    for name, need in capacity_plan(job.workload, job.placement, machine).items():
+        if machine.tiers[name].kind not in _PAGED_KINDS or need.peak_bytes <= need.capacity_bytes:
+            continue
+        pageable = sum(need.by_class.get(item.value, 0.0) for item in _PAGEABLE)
+        room = need.capacity_bytes - (need.peak_bytes - pageable)
+        if room >= 0:
+            storage = machine.resolve("nvme", machine.tiers[name].device)
+            return Swap(tier=name, storage=storage, pageable_bytes=pageable, room_bytes=room)
+    return None
+
+
+def placed(job: Job, machine: Machine) -> Job:
+    """The job with every placement policy answered: sizes come from the step that offloads those classes."""
+    from sim.placement.demand import demands
+    from sim.placement.policies import EXPLICIT
+    from sim.placement.resolve import needs_policy, resolve
+
+    if not needs_policy(job.placement) or not machine.gpus():
+        return job
+    entries = job.placement.entries
+    offloaded = tuple(item if item.policy in EXPLICIT else dataclasses.replace(item, shares={"dram": 1.0}) for item in entries)
+    assumed = dataclasses.replace(job.placement, entries=offloaded)
+    step = step_of(dataclasses.replace(job, placement=assumed), machine)
+    sizes = demands(step, len(machine.gpus()))
+    return dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0]))
+
+
+def step_of(job: Job, machine: Machine) -> Step:
+    """The operations of the job's step, before a machine is chosen (but for where its tensors live)."""
+    from sim.workload import decode, step
+
+    workload = loaded(job).workload
+    kinds = homes(effective_placement(job.placement, workload), machine)
+    if isinstance(workload, Training):
+        return step.generate(workload, kinds)
+    if isinstance(workload, Inference):
+        return decode.generate(workload, kinds)
+    assert isinstance(workload, Step)
+    return on_machine(workload, machine)
+
+
+def on_machine(step: Step, machine: Machine) -> Step:
+    """A recorded step with its kernel times as they would be on this machine; a generated step as it is."""
+    from sim.program.rescale import is_recorded, rescaled
+
+    if not is_recorded(step):
+        return step
+    from sim.config.parts import load_parts, part_names
+
+    name = step.source_part
+    source = dataclasses.asdict(load_parts([name]).parts[name]) if name in part_names() else None
+    return rescaled(step, machine, source)
+
+
+def homes(placement: Placement, machine: Machine) -> dict[TensorClass, str]:
+    """Tensor class -> "gpu", "host" or "storage": the slowest kind of tier that holds a share of it."""
+    order = ("gpu", "host", "storage")
+    gpus = machine.gpus()
+    kinds: dict[TensorClass, str] = {}
+    for entry in placement.entries:
+        for tier in entry.shares:
+            kind = _home(machine, tier, gpus[0] if gpus else "")
+            kinds[entry.tensor_class] = max(kinds.get(entry.tensor_class, "gpu"), kind, key=order.index)
+    return kinds
+
+
+def _home(machine: Machine, tier: str, gpu: str) -> str:
+    name = machine.resolve(tier, gpu)
+    if gpu and name == machine.memory_tier(gpu):
+        return "gpu"
+    return "storage" if machine.tiers[name].kind in _STORAGE else "host"
+
+
+def loaded(job: Job) -> Job:
+    """The job with its trace file read, if its workload is one."""
+    if not isinstance(job.workload, Trace):
+        return job
+    from sim.interchange.load import load_trace
+
+    return dataclasses.replace(job, workload=load_trace(job.workload.path))

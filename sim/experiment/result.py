@@ -1,0 +1,92 @@
+"""What one scenario came to, and how it reads as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.metrics import Summary
+from sim.metrics.claim import is_of_sweep, verdict_of
+from sim.metrics.inference import InferenceTimes
+from sim.metrics.uncertainty import Band
+from sim.placement.capacity import verdict
+from sim.records import Program, Replay, Step
+from sim.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one scenario came to.
+
+    `program` and `replay` are what the pictures are drawn from. `summary` describes the replay even when the workload
+    does not fit (`fits` false, `reason` says where): then it is what the step would be if memory were larger.
+    `offload_penalty` = step time / step time with everything in the fastest tier; `penalty_base` says whether that fits.
+    """
+
+    scenario: Scenario
+    step: Step
+    program: Program
+    replay: Replay
+    summary: Summary
+    fits: bool
+    reason: str = ""
+    offload_penalty: float = 1.0
+    penalty_base: str = ""
+    fastest: Summary | None = None  # of the same job with everything in the fastest tier
+    inference: InferenceTimes | None = None
+    band: Band = field(default_factory=Band)
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    jobs: tuple[Result, ...] = ()  # of a scenario with several jobs: one each, from the one simulation they share
+    contention: float = 1.0  # of a job: its time beside the others / its time alone
+
+    def point(self) -> dict[str, Any]:
+        """The point as `--json` and `summary.json` show it: stable names, SI units."""
+        summary, fits = self.summary, self.fits
+        body: dict[str, Any] = {
+            "parameters": dict(self.scenario.parameters),
+            "fits": fits,
+            "step_time_s": summary.step_time_s if fits else None,
+            "tokens_per_s": summary.tokens_per_s if fits else None,
+            "mfu": summary.mfu if fits else None,
+            "offload_penalty": self.offload_penalty if fits else None,
+            "offload_penalty_base": self.penalty_base,
+            "bound_by": summary.bound_by if fits else None,
+            "uncertainty": self.band.around(summary.step_time_s) if fits else None,
+            "breakdown_s": summary.breakdown_s if fits else None,
+            "tiers": {
+                name: {
+                    "capacity_bytes": tier.capacity_bytes,
+                    "peak_bytes": tier.peak_bytes,
+                    "peak_phase": tier.peak_phase,
+                    "verdict": verdict(tier.peak_bytes, tier.capacity_bytes),
+                }
+                for name, tier in summary.tiers.items()
+            },
+            "channels": {
+                name: {"bandwidth_bytes_per_s": use.bandwidth_bytes_per_s, "bytes": use.bytes, "utilisation": use.utilisation}
+                for name, use in summary.channels.items()
+            },
+            "cores": {
+                name: {"cores": use.bandwidth_bytes_per_s, "busy_core_s": use.bytes, "utilisation": use.utilisation}
+                for name, use in summary.cores.items()
+            },
+        }
+        if self.inference is not None:
+            del body["mfu"], body["step_time_s"]
+            times = self.inference
+            body |= {
+                "time_to_first_token_s": times.time_to_first_token_s if fits else None,
+                "time_per_output_token_s": times.time_per_output_token_s if fits else None,
+                "tokens_per_s": times.tokens_per_s if fits else None,
+                "uncertainty": self.band.around(times.total_s) if fits else None,
+            }
+        if self.jobs:
+            body["jobs"] = {
+                result.scenario.job.name: result.point() | {"contention": result.contention} for result in self.jobs
+            }
+        if not fits:
+            body |= {"reason": self.reason, "step_time_if_it_fitted_s": summary.step_time_s}
+        if self.scenario.claim and not is_of_sweep(self.scenario.claim):
+            body["claim"] = verdict_of(self.scenario.claim, body)
+        return body

@@ -1,0 +1,71 @@
+"""Paging as operations: what does not fit a full tier comes back by faults before it can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from sim.laws.paging import miss_share, swap_rate
+from sim.records import Channel, Kind, Operation, Program
+from sim.topology.machine import Machine
+from sim.topology.route import merged
+
+#: AdamW on the host: 28 bytes of traffic per element sweep 12 resident bytes (weight and moments), all of them changed
+_UPDATE_TRAFFIC_BYTES = 28.0
+_UPDATE_RESIDENT_BYTES = 12.0
+
+
+def with_swap(
+    program: Program, machine: Machine, *, tier: str, storage: str, pageable_bytes: float, room_bytes: float, replacement: str
+) -> Program:
+    """The program on a host whose `tier` has room for `room_bytes` of the `pageable_bytes` that a step sweeps.
+
+    Every host operation first waits for the pages that it misses: a fault blocks the thread that takes it, so the fetch
+    runs in front of the operation on its own stream. Changed pages are written back to `storage` to make room. Returns
+    the program itself when everything fits.
+    """
+    missed = miss_share(pageable_bytes, room_bytes, replacement)
+    if missed == 0.0:
+        return program
+    drive = machine.tiers[storage].device
+    inward = machine.route(storage, tier, initiator=drive)
+    outward = machine.route(tier, storage, initiator=drive)
+    cpu = machine.tiers[tier].device
+    cores = float(machine.part(cpu).get("cores", 1) or 1)  # type: ignore[arg-type]
+    owners = {stream.name: stream.multiplicity for stream in program.streams}
+    num_ranks = max((owners[op.stream] for op in program.operations if op.kind == Kind.HOST_UPDATE), default=1)
+    cap = swap_rate(inward.latency_s, cores / num_ranks)
+    operations: list[Operation] = []
+    for operation in program.operations:
+        if operation.kind == Kind.HOST_UPDATE:
+            is_dirty = operation.write_share > 0
+            share = _UPDATE_RESIDENT_BYTES / _UPDATE_TRAFFIC_BYTES if is_dirty else 1.0
+            uses = merged(inward.uses, outward.uses) if is_dirty else inward.uses
+            operations.append(_fault(operation, operation.work * share * missed, uses, cap, inward.latency_s))
+        operations.append(_after_fault(operation))
+    added = _missing(program, machine, merged(inward.uses, outward.uses))
+    note = f"{tier} swaps to {storage}: {100 * missed:.0f} % of the swept {pageable_bytes / 2**30:.1f} GiB miss ({replacement})"
+    channels = tuple(sorted((*program.channels, *added), key=lambda channel: channel.name))
+    return replace(program, operations=tuple(operations), channels=channels, notes=(*program.notes, note))
+
+
+def _fault(
+    operation: Operation, size: float, uses: tuple[tuple[str, float], ...], cap: float, latency_s: float
+) -> Operation:  # fmt: skip
+    return Operation(
+        id=f"{operation.id}.fault", kind=Kind.IO, stream=operation.stream, sequence=2 * operation.sequence, name="page in",
+        after=operation.after, work=size, uses=uses, rate_cap=cap, latency_s=latency_s, phase=operation.phase,
+        category="paging", layer=operation.layer, micro_batch=operation.micro_batch, size_bytes=size,
+    )  # fmt: skip
+
+
+def _after_fault(operation: Operation) -> Operation:
+    """The operation itself, renumbered so that a fault may stand in front of it."""
+    return replace(operation, sequence=2 * operation.sequence + 1)
+
+
+def _missing(program: Program, machine: Machine, uses: Iterable[tuple[str, float]]) -> list[Channel]:
+    """Channels of the machine that the program did not use before."""
+    known = {channel.name for channel in program.channels}
+    return [machine.channels[name] for name, _ in uses if name not in known]
