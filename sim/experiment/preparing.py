@@ -23,21 +23,25 @@ _PAGED_KINDS = ("dram", "lpddr")
 
 def prepare(scenario: Scenario) -> tuple[Step, Program]:
     """The logical step of the scenario's job and its lowering onto the machine, without replaying it."""
-    from sim.program import lower
-
     job = placed(loaded(scenario.job), scenario.machine)
     step = step_of(job, scenario.machine)
-    program = lower(
-        step, scenario.machine, effective_placement(job.placement, job.workload), is_folded=scenario.options.is_folded
-    )
-    if swap := swap_of(job, scenario.machine):
-        from sim.program.paging import with_swap
+    return step, lowered(step, job, scenario)
 
-        program = with_swap(
-            program, scenario.machine, tier=swap.tier, storage=swap.storage, pageable_bytes=swap.pageable_bytes,
-            room_bytes=swap.room_bytes, replacement=job.placement.replacement,
-        )  # fmt: skip
-    return step, program
+
+def lowered(step: Step, job: Job, scenario: Scenario) -> Program:
+    """The step on the scenario's machine under the job's placement, with page faults where a host swaps."""
+    from sim.program import lower
+    from sim.program.paging import with_swap
+
+    placement = effective_placement(job.placement, job.workload)
+    program = lower(step, scenario.machine, placement, is_folded=scenario.options.is_folded)
+    swap = swap_of(job, scenario.machine)
+    if swap is None:
+        return program
+    return with_swap(
+        program, scenario.machine, tier=swap.tier, storage=swap.storage, pageable_bytes=swap.pageable_bytes,
+        room_bytes=swap.room_bytes, replacement=job.placement.replacement,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

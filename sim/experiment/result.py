@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from sim.metrics import Summary
 from sim.metrics.claim import is_of_sweep, verdict_of
@@ -12,6 +14,9 @@ from sim.metrics.uncertainty import Band
 from sim.placement.capacity import verdict
 from sim.records import Program, Replay, Step
 from sim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from sim.experiment.tiering import TieringStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,7 @@ class Result:
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     jobs: tuple[Result, ...] = ()  # of a scenario with several jobs: one each, from the one simulation they share
+    tiering: tuple[TieringStep, ...] = ()  # under a policy that moves pages: the steps up to the steady one
     contention: float = 1.0  # of a job: its time beside the others / its time alone
 
     def point(self) -> dict[str, Any]:
@@ -81,6 +87,8 @@ class Result:
                 "tokens_per_s": times.tokens_per_s if fits else None,
                 "uncertainty": self.band.around(times.total_s) if fits else None,
             }
+        if self.tiering:
+            body["tiering"] = [to_builtins(row) for row in self.tiering]
         if self.jobs:
             body["jobs"] = {
                 result.scenario.job.name: result.point() | {"contention": result.contention} for result in self.jobs

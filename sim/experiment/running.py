@@ -9,6 +9,7 @@ import msgspec
 from sim.errors import InputError
 from sim.experiment.preparing import Swap, loaded, placed, prepare, swap_of
 from sim.experiment.result import Result
+from sim.experiment.tiering import TieringStep, moves, settle
 from sim.metrics import Summary, TierUse, summarise
 from sim.metrics.inference import InferenceTimes, inference_times
 from sim.metrics.uncertainty import band_of
@@ -26,14 +27,20 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
     `with_penalty` also replays the same job with everything in the fastest tier, for the offload penalty. Raises
     InputError for a scenario that no machine can run, InternalError for an impossible result.
     """
-    jobs = tuple(placed(loaded(job), scenario.machine) for job in scenario.jobs)
-    scenario = dataclasses.replace(scenario, jobs=jobs)
+    asked = tuple(loaded(job) for job in scenario.jobs)
+    scenario = dataclasses.replace(scenario, jobs=tuple(placed(job, scenario.machine) for job in asked))
     if len(scenario.jobs) > 1:
         return _run_together(scenario)
     if scenario.job.host:
         scenario = _on_host(scenario, scenario.job)
-    step, program = prepare(scenario)
-    replay = _replayed(program, scenario)
+    tiering: tuple[TieringStep, ...] = ()
+    if moves(asked[0]):
+        settled = settle(scenario, asked[0], scenario.job.placement)
+        step, program, replay, tiering = settled.step, settled.program, settled.replay, settled.steps
+        scenario = dataclasses.replace(scenario, jobs=(settled.job,))
+    else:
+        step, program = prepare(scenario)
+        replay = _replayed(program, scenario)
     summary = summarise(program, replay)
     summary = msgspec.structs.replace(summary, tiers=_peaks(scenario, summary))
     reasons = _overflows(summary)
@@ -55,6 +62,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
         band=band_of(scenario.job.workload),
         assumptions=(*scenario.assumptions, *scenario.machine.assumptions, *step.notes, *program.notes),
         warnings=scenario.machine.warnings,
+        tiering=tiering,
     )
 
 

@@ -1,0 +1,167 @@
+"""Steps under a policy that moves pages: each step starts with the placement that the scans of the last one left.
+
+A scan sees which bytes the step touched; what it decides is moved during the next step, beside its traffic and within the
+policy's rate limit. Placement therefore changes between steps, not inside one: exact when the scan period is a step or
+longer, and an average over the step when it is shorter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from sim.experiment.preparing import lowered, step_of
+from sim.metrics import summarise
+from sim.placement.demand import demands
+from sim.placement.plan import Entry, Placement
+from sim.placement.policies import Migration, Observation, number, policy
+from sim.placement.resolve import tier_views
+from sim.program.merge import Part, merge, of_job
+from sim.records import Kind, Operation, Program, Replay, Step, Stream, Struct, TensorClass
+from sim.scenario import Job, Scenario
+from sim.topology.machine import Machine
+
+#: steps simulated before a placement that still moves is taken as it is
+_MAX_STEPS = 64
+_RATE = "promotion_bandwidth_bytes_per_s"
+_RATE_DEFAULT = 2e9
+
+
+class TieringStep(Struct, frozen=True, kw_only=True):
+    """One step: how long it took, what moved beside it, and how much of the moving classes was in the fastest tier."""
+
+    step_time_s: float
+    promoted_bytes: float
+    demoted_bytes: float
+    fast_share: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """The last step (steady, or the last of the limit) and the way there."""
+
+    job: Job
+    step: Step
+    program: Program
+    replay: Replay
+    steps: tuple[TieringStep, ...]
+
+
+def moves(job: Job) -> bool:
+    """Whether a policy of the job's placement may move pages after they were placed."""
+    return any(entry.policy == "hot_cold" for entry in job.placement.entries)
+
+
+def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
+    """Simulate steps until nothing moves any more; `first` is the placement at the start, with policies answered.
+
+    The number of steps is the option `steps` of the policy (at most 64). Raises InputError for options out of range.
+    """
+    machine = scenario.machine
+    device = machine.gpus()[0]
+    dynamic = [entry for entry in job.placement.entries if entry.policy == "hot_cold"]
+    options, classes = dynamic[0].options, [entry.tensor_class for entry in dynamic]
+    limit = min(_MAX_STEPS, int(number(options, "steps", float(_MAX_STEPS))))
+    placement, pending, history = first, tuple[Migration, ...](), list[TieringStep]()
+    while True:
+        now = dataclasses.replace(job, placement=placement)
+        step = step_of(now, machine)
+        program = lowered(step, now, scenario)
+        seen = _beside(program, pending, machine, device, options)
+        step_s = summarise(program, seen).step_time_s
+        sizes = demands(step, len(machine.gpus()))
+        resident = {name: _bytes(placement, name, sizes[name].size_bytes, machine, device) for name in classes if name in sizes}
+        taken = _all_bytes(placement, {k: v.size_bytes for k, v in sizes.items()}, machine, device)
+        views = tier_views(machine, device, options, taken)
+        history.append(_row(step_s, pending, resident, views[0].name))
+        observation = Observation(
+            elapsed_s=step_s,
+            tiers=tuple(views),
+            resident_bytes=resident,
+            touched_bytes={name: sizes[name].touched_bytes_per_step for name in resident},
+        )
+        pending = policy("hot_cold").decide(observation, options)
+        if not pending or len(history) >= limit:
+            return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))
+        placement = _moved(placement, pending, resident)
+
+
+def _beside(
+    program: Program, pending: Sequence[Migration], machine: Machine, device: str, options: Mapping[str, object]
+) -> Replay:
+    """The step replayed beside its migrations; the records are the job's own."""
+    from sim.engine import replay as replay_program
+
+    if not pending:
+        return replay_program(program, capacity="observe")
+    rate = number(options, _RATE, _RATE_DEFAULT)
+    job, kernel = Part("job", program), Part("kernel", _migrations(pending, machine, device, rate))
+    return of_job(job, replay_program(merge([job, kernel], program.name), capacity="observe"))
+
+
+def _migrations(pending: Sequence[Migration], machine: Machine, device: str, rate: float) -> Program:
+    cpu = machine.host_of(device)
+    operations, used = list[Operation](), dict[str, None]()
+    for index, move in enumerate(pending):
+        route = machine.route(move.source, move.target, initiator=cpu)
+        used |= dict.fromkeys(name for name, _ in route.uses)
+        operations.append(
+            Operation(
+                id=f"migrate.{index}", kind=Kind.TRANSFER, stream="kernel.migration", sequence=index, name="migrate pages",
+                work=move.size_bytes, uses=route.uses, rate_cap=min(rate, route.rate_cap_bytes_per_s), category="paging",
+            )
+        )  # fmt: skip
+    return Program(
+        name="migration",
+        channels=tuple(machine.channels[name] for name in used),
+        tiers=(),
+        streams=(Stream(name="kernel.migration", role="migration"),),
+        operations=tuple(operations),
+    )
+
+
+def _row(
+    step_s: float, pending: Sequence[Migration], resident: Mapping[TensorClass, Mapping[str, float]], fast: str
+) -> TieringStep:
+    total = sum(sum(parts.values()) for parts in resident.values())
+    return TieringStep(
+        step_time_s=step_s,
+        promoted_bytes=sum(move.size_bytes for move in pending if move.target == fast),
+        demoted_bytes=sum(move.size_bytes for move in pending if move.source == fast),
+        fast_share=sum(parts.get(fast, 0.0) for parts in resident.values()) / total if total else 1.0,
+    )
+
+
+def _bytes(placement: Placement, name: TensorClass, size: float, machine: Machine, device: str) -> dict[str, float]:
+    parts: dict[str, float] = {}
+    for tier, share in placement.shares(name).items():
+        resolved = machine.resolve(tier, device)
+        parts[resolved] = parts.get(resolved, 0.0) + share * size
+    return parts
+
+
+def _all_bytes(placement: Placement, sizes: Mapping[TensorClass, float], machine: Machine, device: str) -> dict[str, float]:
+    taken: dict[str, float] = {}
+    for name, size in sizes.items():
+        for tier, part in _bytes(placement, name, size, machine, device).items():
+            taken[tier] = taken.get(tier, 0.0) + part
+    return taken
+
+
+def _moved(
+    placement: Placement, pending: Sequence[Migration], resident: Mapping[TensorClass, Mapping[str, float]]
+) -> Placement:
+    """The placement after the migrations."""
+    parts = {name: dict(tiers) for name, tiers in resident.items()}
+    for move in pending:
+        own = parts[move.tensor_class]
+        own[move.source] = own.get(move.source, 0.0) - move.size_bytes
+        own[move.target] = own.get(move.target, 0.0) + move.size_bytes
+    entries = []
+    for entry in placement.entries:
+        size = sum(parts.get(entry.tensor_class, {}).values())
+        if size > 0:
+            shares = {tier: part / size for tier, part in parts[entry.tensor_class].items() if part > 1e-9 * size}
+            entry = Entry(tensor_class=entry.tensor_class, shares=shares)
+        entries.append(entry)
+    return dataclasses.replace(placement, entries=tuple(entries))
