@@ -41,6 +41,7 @@ _EXAMPLE = {
     "bytes": "'96 GiB'", "bandwidth": "'64 GB/s'", "time": "'90 ns'", "compute": "'312 TFLOP/s'", "transfers": "'4800 MT/s'",
     "frequency": "'2.4 GHz'", "power": "'700 W'", "energy": "'1 kWh'", "fraction": "'60%' or 0.6",
 }  # fmt: skip
+_WORDS = {"bytes": "size", "compute": "compute rate", "transfers": "transfer rate"}  # for people; others as they are
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
 
 
@@ -50,15 +51,16 @@ def parse(value: object, dimension: str) -> float:
     Raises ValueError with what was found and how to mend it. A bare number is an error except for fractions and
     for zero (0 is 0 in every unit).
     """
+    word = _WORDS.get(dimension, dimension)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f"expected a {dimension} such as {_EXAMPLE[dimension]}, got {value!r}")
+        raise ValueError(f"expected a {word} such as {_EXAMPLE[dimension]}, got {value!r}")
     if isinstance(value, (int, float)):
         if dimension == "fraction" or value == 0:
             return float(value)
-        raise ValueError(f"missing unit: got {value!r}, write a {dimension} such as {_EXAMPLE[dimension]}")
+        raise ValueError(f"missing unit: got {value!r}, write a {word} such as {_EXAMPLE[dimension]}")
     match = _NUMBER.match(value)
     if not match:
-        raise ValueError(f"expected a {dimension} such as {_EXAMPLE[dimension]}, got {value!r}")
+        raise ValueError(f"expected a {word} such as {_EXAMPLE[dimension]}, got {value!r}")
     number, unit = float(match[1].replace("_", "")), match[2]
     if not unit:
         return parse(number, dimension)
@@ -66,7 +68,7 @@ def parse(value: object, dimension: str) -> float:
         return number * UNITS[dimension][unit]
     other = next((name for name, table in UNITS.items() if unit in table), None)
     found = f"{unit!r} is a unit of {other}" if other else f"unknown unit {unit!r}"
-    raise ValueError(f"wrong unit: {found} in {value!r}, write a {dimension} such as {_EXAMPLE[dimension]}")
+    raise ValueError(f"wrong unit: {found} in {value!r}, write a {word} such as {_EXAMPLE[dimension]}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from sim.config import ScenarioFile
+    from sim.scenario import Scenario
     from sim.topology.machine import Machine
 
 
@@ -60,9 +61,11 @@ def _checked(name: str, *, is_quiet: bool, has_sources: bool) -> dict[str, Any]:
             _print_machine(machine, document.file, has_sources=has_sources)
         return {"file": document.file, "kind": "topology", **_machine(machine)}
     file = scenario_from(document)
+    if file.sweep:
+        file.check()
     scenario = file.resolve(file.first_overlay)
     if not is_quiet:
-        _print_scenario(file, has_sources=has_sources)
+        _print_scenario(file, scenario, has_sources=has_sources)
     jobs = [
         {"name": job.name, "host": job.host, "workload": plain(job.workload), "placement": plain(job.placement.entries)}
         for job in scenario.jobs
@@ -110,13 +113,12 @@ def flattened(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
     return [] if value is None or value == [] else [(prefix, value)]
 
 
-def _print_scenario(file: ScenarioFile, *, has_sources: bool) -> None:
+def _print_scenario(file: ScenarioFile, scenario: Scenario, *, has_sources: bool) -> None:
     from rich.text import Text
 
     from sim.cli.printing import console, grouped, plain_table
 
     out = console()
-    scenario = file.resolve(file.first_overlay)
     out.print(Text.assemble((file.document.file, "bold"), "  ", ("ok", "bold green")))
     if file.plan is not None:
         out.print(f"sweep of {file.plan.num_points} points; the first one:")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.config.locate import locate
-from sim.config.parts import Catalogue, Source, load_parts, read_part
-from sim.config.validation import validate
+from sim.config.parts import Catalogue, Source, load_parts, part_names, read_part
+from sim.config.validation import suggestion, validate
 from sim.config.yaml_source import Document, NodePath, describe, read_yaml
 from sim.errors import Fault, InputError
 from sim.topology.build import build
@@ -33,7 +33,7 @@ def load_machine(name_or_path: str) -> Machine:
 def machine_from(document: Document, *, name: str = "") -> Machine:
     """The machine of a topology document that is already read (and patched)."""
     topology = read_topology(document, name=name)
-    catalogue = _parts_of(topology)
+    catalogue = _parts_of(topology, document)
     _inline, keys = _inline_parts(document, [])
     cited = catalogue.sources | {part: {path: str(source) for path, source in table.items()} for part, table in keys.items()}
     try:
@@ -117,9 +117,23 @@ def _line(document: Document, dotted: str) -> int:
     return document.line(tuple(dotted.split("."))) if dotted else 0
 
 
-def _parts_of(topology: Topology) -> Catalogue:
-    names = [entry.part for entry in topology.devices.values()]
-    names += [entry.memory.part for entry in topology.devices.values() if entry.memory]
-    names += [entry.link.part for entry in topology.devices.values() if entry.link]
-    names += [entry.part for entry in topology.links.values()]
-    return load_parts(names, inline=topology.parts)
+def _parts_of(topology: Topology, document: Document) -> Catalogue:
+    """The parts that the topology names; an unknown one is reported where it is named, and all of them at once."""
+    named: list[tuple[NodePath, str]] = []
+    for name, entry in topology.devices.items():
+        named.append((("devices", name, "part"), entry.part))
+        if entry.memory:
+            named.append((("devices", name, "memory", "part"), entry.memory.part))
+        if entry.link:
+            named.append((("devices", name, "link", "part"), entry.link.part))
+    named += [(("links", name, "part"), entry.part) for name, entry in topology.links.items()]
+    known = {*part_names(), *topology.parts}
+    unknown = [(path, part) for path, part in named if part not in known]
+    if unknown:
+        remedies = {part: suggestion(part, known) if part else "" for _path, part in unknown}
+        raise InputError([document.fault(path, f"unknown part {part!r}", _short(remedies[part])) for path, part in unknown])
+    return load_parts([part for _path, part in named], inline=topology.parts)
+
+
+def _short(remedy: str) -> str:
+    return remedy if remedy.startswith("did you mean") else "see `tiersim list parts`"

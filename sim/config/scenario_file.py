@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -14,9 +15,9 @@ from sim.config.locate import locate
 from sim.config.measured_block import claim_from, measured_from
 from sim.config.overlay import overlaid
 from sim.config.placement_block import placement_from
-from sim.config.sweep import Sweep, parse_sweep
+from sim.config.sweep import Assignment, Sweep, parse_sweep
 from sim.config.topology_block import machine_from_block
-from sim.config.validation import FaultList, refuse_unknown, validate
+from sim.config.validation import FaultList, refuse_unknown, suggestion, validate
 from sim.config.workload_block import short_form, workload_from
 from sim.config.yaml_source import Document, NodePath, describe, read_yaml
 from sim.errors import Fault, InputError
@@ -25,6 +26,7 @@ from sim.records import Measured
 from sim.scenario import Job, Options, Scenario
 from sim.topology.machine import Machine
 from sim.units import parse
+from sim.workload import frameworks
 from sim.workload.training import Training
 
 #: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
@@ -121,6 +123,15 @@ class ScenarioFile:
             question=self.question,
             assumptions=self.assumptions,
         )
+
+    def check(self, *, max_points: int = 200) -> None:
+        """Resolve the first `max_points` points of the sweep (or the only scenario); raises InputError with all faults."""
+        faults = FaultList()
+        for point in itertools.islice(self.plan or (Assignment({}, {}),), max_points):
+            with faults.collect():
+                self.resolve(point.overlay, point.parameters)
+        if faults:
+            raise InputError(list(dict.fromkeys(faults)))
 
     def expand(self) -> Iterator[Scenario]:
         """Every point of the sweep in order, or the one scenario of a file without one."""
@@ -348,13 +359,15 @@ def _training_faults(job: Job, num_gpus: int, document: Document, path: NodePath
     training = job.workload
     assert isinstance(training, Training)
     faults: list[Fault] = []
+    here = (*path, "workload", "training")
+    if training.framework not in frameworks.PROFILES:
+        remedy = suggestion(training.framework, frameworks.PROFILES)
+        faults.append(document.fault((*here, "framework"), f"unknown framework {training.framework!r}", remedy))
     split = training.parallelism
     world = split.data * split.tensor * split.pipeline * split.context
     if world > num_gpus:
         what = f"data x tensor x pipeline x context = {world} ranks, but the machine has {num_gpus} GPUs"
-        faults.append(
-            document.fault((*path, "workload", "training", "parallelism"), what, "lower one, or take a larger machine")
-        )
+        faults.append(document.fault((*here, "parallelism"), what, "lower one, or take a larger machine"))
     for entry in job.placement.entries:
         if entry.layers is not None and entry.layers[1] >= training.model.layers:
             what = f"layers {entry.layers[0]}-{entry.layers[1]}: the model has layers 0-{training.model.layers - 1}"

@@ -19,7 +19,7 @@ from typing import Any
 from sim.config.locate import locate
 from sim.config.machine import load_machine, machine_from
 from sim.config.validation import FaultList, refuse_unknown, suggestion
-from sim.config.yaml_source import Document, NodePath, Position, describe, dotted, read_yaml
+from sim.config.yaml_source import Document, NodePath, describe, dotted, read_yaml
 from sim.errors import Fault, InputError
 from sim.topology.machine import Machine
 
@@ -77,7 +77,7 @@ class _Patch:
     def __init__(self, base: Document, scenario: Document, path: NodePath) -> None:
         self.base, self.scenario, self.path = base, scenario, path
         self.data: dict[str, Any] = copy.deepcopy(base.data)
-        self.origin: dict[NodePath, Position] = {}
+        self.origin: dict[NodePath, NodePath] = {}  # node of the machine -> where the scenario wrote it
         self.faults = FaultList()
 
     def apply(self, raw: Mapping[str, Any]) -> Machine:
@@ -102,14 +102,14 @@ class _Patch:
             self.faults.append(self.scenario.fault(source, what, f"change it with set: {{{name}.<key>: value}}"))
             return
         entries[name] = copy.deepcopy(value)
-        self.origin[target] = self.scenario.position(source)
+        self.origin[target] = source
 
     def _set(self, target: str, value: Any, source: NodePath) -> None:
         name, *keys = target.split(".")
         table = next((kind for kind in ("devices", "links", "parts") if name in self.data.get(kind, {})), None)
         if table is None and not keys and name in ("nodes", "title"):
             self.data[name] = value
-            self.origin[(name,)] = self.scenario.position(source)
+            self.origin[(name,)] = source
             return
         if table is None:
             known = [*self.data.get("devices", {}), *self.data.get("links", {}), "nodes"]
@@ -123,7 +123,7 @@ class _Patch:
         for key in (name, *keys)[:-1]:
             node = self._opened(node, key)
         node[(name, *keys)[-1]] = copy.deepcopy(value)
-        self.origin[(table, name, *keys)] = self.scenario.position(source)
+        self.origin[(table, name, *keys)] = source
 
     @staticmethod
     def _opened(node: dict[str, Any], key: str) -> dict[str, Any]:
@@ -137,7 +137,9 @@ class _Patch:
 
     def _placed(self, fault: Fault) -> Fault:
         """The fault at its place in the scenario if it is about something that the scenario wrote."""
-        for target, position in self.origin.items():
-            if fault.path == dotted(target) or fault.path.startswith(f"{dotted(target)}."):
-                return dataclasses.replace(fault, file=self.scenario.file, line=position.line)
+        for target, source in self.origin.items():
+            inner = fault.path.removeprefix(dotted(target))
+            if inner != fault.path and inner[:1] in ("", ".", "["):
+                path = dotted(source) + inner
+                return dataclasses.replace(fault, file=self.scenario.file, line=self.scenario.line(source), path=path)
         return fault

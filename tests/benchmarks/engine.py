@@ -1,7 +1,7 @@
 """Speed of the engine as a fraction of bare simpy: `python tests/benchmarks/engine.py [--json]`.
 
-CPU seconds, summary records on, array build included, compilation of the numba backend excluded. Each figure is the median of five
-pairs interleaved with bare simpy on the same machine, so that a slow moment hits both; --json prints the medians.
+CPU seconds, summary records on, array build included, compilation of the numba backend excluded. Each figure is the median
+of five pairs interleaved with bare simpy on the same machine, so that a slow moment hits both; --json prints the medians.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def measure_all(backends: tuple[str, ...]) -> tuple[dict[str, object], dict[str,
         table[key], fractions[key] = row, ratio = {}, {}
         for ranks, (layers, micro_batches) in SIZES.items():
             program = step(ranks, layers, num_micro_batches=micro_batches, jitter=jitter)
-            row[str(ranks)], ratio[str(ranks)] = paired(lambda program=program, backend=backend: operations_per_cpu_s(program, backend))
+            row[str(ranks)], ratio[str(ranks)] = paired(
+                lambda program=program, backend=backend: operations_per_cpu_s(program, backend)
+            )
     table["folded_cpu_s"] = {str(ranks): folded_cpu_s(ranks) for ranks in (1, 64, 1024, 16384)}
     return table, fractions
 
