@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,20 +82,3 @@ def draw_pictures(result: Result, results: ResultsFolder) -> None:
             "channels.png",
             lambda path: over_time.draw_channels(result.program, result.replay, summary.channels, path, finding=busiest),
         )
-
-
-def write_sweep(
-    points: list[dict[str, Any]], file: ScenarioFile, folder: Path, *, has_plots: bool, seconds: dict[str, float]
-) -> list[str]:
-    """Write the points of a sweep and their curves into `folder`; returns the names of the files."""
-    results = ResultsFolder(folder)
-    results.json("summary.json", {"scenario": file.name, "points": points, "question": file.question})
-    results.rows("points.csv", *point_rows(points))
-    if has_plots:
-        from sim.report.curves import draw_sweep
-
-        for name, metric in (("sweep.png", "step_time_s"), ("sweep-throughput.png", "tokens_per_s")):
-            if any(point.get(metric) for point in points):
-                results.draw(name, partial(draw_sweep, file.name, points, metric))
-    results.finish(manifest_of(file, seconds))
-    return results.written

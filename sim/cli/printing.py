@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -187,28 +187,4 @@ def _print_explanation(result: Result, out: Console) -> None:
     table = plain_table("Operations on it", "stream", "count", "time")
     for (name, stream), (seconds, count) in sorted(longest.items(), key=lambda item: -item[1][0])[:12]:
         table.add_row(name, stream, str(count), format_seconds(seconds))
-    out.print(table)
-
-
-def print_points(name: str, points: list[dict[str, Any]], out: Console) -> None:
-    """A sweep as one table: parameters, verdict, time, throughput, what binds."""
-    from sim.report.findings import short_path
-
-    keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
-    table = plain_table(*(short_path(key) for key in keys), "verdict", "step time", "tokens/s", "penalty", "binds", title=name)
-    for point in points:
-        cells = [str(point["parameters"].get(key, "")) for key in keys]
-        if not point.get("fits"):
-            table.add_row(*cells, Text(str(point.get("status", "does not fit")).replace("_", " "), style="red"), "", "", "", "")
-            continue
-        seconds = point.get("step_time_s", point.get("time_per_output_token_s"))
-        penalty = point.get("offload_penalty")
-        table.add_row(
-            *cells,
-            Text("fits", style="green"),
-            format_seconds(seconds) if seconds is not None else "",
-            f"{point.get('tokens_per_s') or 0:,.4g}",
-            f"{penalty:.3g} x" if penalty is not None else "",
-            str(point.get("bound_by", "")),
-        )
     out.print(table)
