@@ -1,0 +1,111 @@
+"""What a comparison or a report can be given: scenarios by name or path, results folders, summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sim.config.prices import load_prices
+from sim.config.scenario_file import ScenarioFile, load_scenario
+from sim.config.sweep import Assignment, label_of
+from sim.errors import Fault, InputError
+from sim.study.compare import Candidate, candidate_of
+from sim.study.names import short_names
+
+SUMMARY = "summary.json"
+MAX_CANDIDATES = 24
+
+
+def candidates_from(source: str, prices: Mapping[str, Any] | None = None) -> list[Candidate]:
+    """The candidates of one argument: of a scenario its points, run now; of a results folder or summary, as stored.
+
+    Raises InputError if it is neither, or stands for more than :data:`MAX_CANDIDATES` points.
+    """
+    path = Path(source)
+    if path.is_dir() or path.name == SUMMARY:
+        return _stored(path / SUMMARY if path.is_dir() else path)
+    file = load_scenario(source)
+    return [
+        candidate_of(file.resolve(point.overlay, point.parameters), name, prices or prices_of(file))
+        for name, point in _named(file)
+    ]
+
+
+def baseline_from(file: ScenarioFile, prices: Mapping[str, Any] | None = None) -> Candidate | None:
+    """The candidate of the file's ``compare: {baseline: {path: value}}``; None if the block is absent."""
+    overlay = file.compare.get("baseline")
+    if overlay is None:
+        return None
+    if not isinstance(overlay, Mapping):
+        raise InputError(
+            Fault(what=f"expected {{path: value}}, got {overlay!r}", file=file.document.file, path="compare.baseline")
+        )
+    shown = ", ".join(f"{name} {label_of(overlay[path])}" for path, name in short_names(overlay).items())
+    return candidate_of(file.resolve(dict(overlay)), f"baseline ({shown})", prices or prices_of(file))
+
+
+def prices_of(file: ScenarioFile) -> dict[str, Any] | None:
+    """The price overlay that a scenario names."""
+    return load_prices(file.prices, Path(file.document.file).parent) if file.prices else None
+
+
+def _named(file: ScenarioFile) -> Iterator[tuple[str, Assignment]]:
+    plan = file.plan
+    if plan is None:
+        yield file.name, Assignment({}, {})
+        return
+    points = list(plan)
+    if len(points) > MAX_CANDIDATES:
+        what = f"{file.name} has {len(points)} points, a comparison shows at most {MAX_CANDIDATES}"
+        raise InputError(Fault(what=what, remedy="narrow the sweep, or look at points.csv"))
+    for point in points:
+        yield name_of(file.name, point.parameters), point
+
+
+def name_of(scenario: str, parameters: Mapping[str, object]) -> str:
+    """``cxl-expander: lanes 16, batch size 8``; the scenario's own name when nothing is swept."""
+    if not parameters:
+        return scenario
+    short = short_names(parameters)
+    return f"{scenario}: " + ", ".join(f"{short[path]} {value}" for path, value in parameters.items())
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """A summary.json. Raises InputError for anything else."""
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(
+            Fault(what=f"no results: {reason}", file=str(path), remedy="give a folder that `tiersim run` wrote")
+        ) from None
+    except msgspec.DecodeError as error:
+        raise InputError(
+            Fault(what=f"not a summary: {error}", file=str(path), remedy="give a file that `tiersim run` wrote")
+        ) from None
+    if not isinstance(found, dict) or not isinstance(found.get("points"), list) or not isinstance(found.get("scenario"), str):
+        raise InputError(
+            Fault(what="not a summary: no scenario and points", file=str(path), remedy="give a file that `tiersim run` wrote")
+        )
+    return found
+
+
+def _stored(path: Path) -> list[Candidate]:
+    summary = read_summary(path)
+    points = summary["points"]
+    if len(points) > MAX_CANDIDATES:
+        what = f"{len(points)} points, a comparison shows at most {MAX_CANDIDATES}"
+        raise InputError(Fault(what=what, file=str(path), remedy="narrow the sweep, or look at points.csv"))
+    owners = summary.get("critical_path_s", {}) if len(points) == 1 else {}
+    return [
+        Candidate(
+            name=name_of(summary["scenario"], point.get("parameters", {})),
+            point=point,
+            owners_s=owners,
+            family=str((point.get("uncertainty") or {}).get("basis", "")),
+        )
+        for point in points
+    ]
