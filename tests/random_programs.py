@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from sim.records import INFINITY, Allocation, Channel, Kind, Operation, Program, Stream, Tier
+from sim.records import INFINITY, Allocation, Channel, Kind, LatencyLaw, Operation, Program, Stream, Tier
 
 
 def random_program(
@@ -15,6 +15,7 @@ def random_program(
     num_operations: int = 24,
     has_latency: bool = True,
     is_round: bool = False,
+    has_windows: bool = False,
 ) -> Program:
     """A program that always ends: dependencies point to operations drawn earlier. `is_round` makes ties frequent."""
     draw = random.Random(seed)
@@ -22,7 +23,12 @@ def random_program(
     def amount(low: float, high: float) -> float:
         return float(draw.randint(1, 4)) * 10.0 if is_round else draw.uniform(low, high)
 
-    channels = tuple(Channel(name=f"c{i}", bandwidth_per_s=amount(10, 100)) for i in range(num_channels))
+    def law() -> LatencyLaw | None:
+        if not has_windows or draw.random() < 0.3:
+            return None
+        return LatencyLaw(idle_latency_s=draw.uniform(0.1, 1.0), a=draw.random(), c=0.4, k=draw.uniform(0.0, 0.9))
+
+    channels = tuple(Channel(name=f"c{i}", bandwidth_per_s=amount(10, 100), latency=law()) for i in range(num_channels))
     streams = tuple(Stream(name=f"s{i}") for i in range(num_streams))
     sequence = dict.fromkeys((stream.name for stream in streams), 0)
     operations: list[Operation] = []
@@ -30,6 +36,7 @@ def random_program(
         stream = draw.choice(streams).name
         path = draw.sample(channels, draw.randint(0, min(3, num_channels)))
         uses = tuple((channel.name, draw.choice((0.0, 0.5, 1.0, 1.0, 2.0))) for channel in path)
+        has_law = any(channel.latency and cost for channel, (_, cost) in zip(path, uses, strict=True))
         is_capped = draw.random() < 0.5 or not any(cost for _, cost in uses)
         allocates, frees = (), ()
         if i and draw.random() < 0.3:
@@ -45,6 +52,8 @@ def random_program(
                 uses=uses,
                 rate_cap=amount(1, 50) if is_capped else INFINITY,
                 latency_s=draw.choice((0.0, 0.0, 0.1, 0.25)) if has_latency else 0.0,
+                window_bytes=amount(1, 40) if has_law and draw.random() < 0.5 else 0.0,
+                write_share=draw.uniform(0.0, 0.5) if has_windows else 0.0,
                 weight=draw.choice((1.0, 1.0, 2.0, 64.0)),
                 allocates=allocates,
                 frees=frees,

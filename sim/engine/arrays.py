@@ -28,12 +28,14 @@ class Path:
     """Channels that a flow uses and the load per unit of rate on one member of each.
 
     `limit` is the largest rate that an otherwise idle machine allows, `tight` the first channel that sets it (-1: none).
-    `couplings` are the (channel, load) that can ever be full: the caps of what may run at once exceed their bandwidth.
+    `couplings` are the (channel, load) that can ever be full (the caps of what may run at once exceed their bandwidth) or
+    whose latency limits someone.
     `servers` are the channels that serve one operation at a time.
     """
 
     channels: tuple[int, ...]
     loads: tuple[float, ...]
+    costs: tuple[float, ...]  # per unit of work of one rank
     limit: float = INFINITY
     tight: int = -1
     couplings: tuple[tuple[int, float], ...] = ()
@@ -110,7 +112,7 @@ def build(program: Program) -> Arrays:
 
 
 def couple(arrays: Arrays) -> None:
-    """Find the channels that can ever be full: a stream runs one operation at a time, at most at its largest cap."""
+    """Find the channels that can ever couple flows: a stream runs one operation at a time, at most at its largest cap."""
     top: dict[tuple[int, int], float] = {}
     for key, cap in zip(zip(arrays.stream, arrays.path, strict=True), arrays.cap, strict=True):
         if cap > top.get(key, 0.0):
@@ -120,9 +122,12 @@ def couple(arrays: Arrays) -> None:
         row = arrays.paths[path]
         for channel, load in zip(row.channels, row.loads, strict=True):
             most[channel][stream] = max(most[channel].get(stream, 0.0), load * cap)
+    bound_paths = {arrays.path[flow] for flow in arrays.windows}
+    crossed = {channel for path in bound_paths for channel in arrays.paths[path].channels}
     can_fill = [
-        len(loads) > 1 and sum(loads.values()) > channel.bandwidth_per_s * LINKED
-        for channel, loads in zip(arrays.channels, most, strict=True)
+        (len(loads) > 1 and sum(loads.values()) > channel.bandwidth_per_s * LINKED)
+        or (channel.latency is not None and i in crossed)
+        for i, (channel, loads) in enumerate(zip(arrays.channels, most, strict=True))
     ]
     for row in arrays.paths:
         row.couplings = tuple((c, load) for c, load in zip(row.channels, row.loads, strict=True) if can_fill[c])
@@ -247,6 +252,7 @@ class _Builder:
 
     def _path(self, operation: Operation, stream: Stream, channels: list[Channel]) -> Path:
         loads: dict[int, float] = {}
+        costs: dict[int, float] = {}
         for name, cost in operation.uses:
             index = self.channel_of.get(name, -1)
             if index < 0:
@@ -256,7 +262,8 @@ class _Builder:
             elif cost > 0.0:
                 share = stream.multiplicity / channels[index].multiplicity
                 loads[index] = loads.get(index, 0.0) + cost * share
-        path = Path(tuple(loads), tuple(loads.values()))
+                costs[index] = costs.get(index, 0.0) + cost
+        path = Path(tuple(loads), tuple(loads.values()), tuple(costs.values()))
         for index, load in loads.items():
             if channels[index].bandwidth_per_s / load < path.limit:
                 path.limit, path.tight = channels[index].bandwidth_per_s / load, index
@@ -270,8 +277,9 @@ class _Builder:
 
     def _window(self, operation: Operation, i: int, arrays: Arrays) -> None:
         """A latency-bound flow is capped at most at the rate at which its window covers the idle latency of the path."""
-        laws = [arrays.channels[self.channel_of[name]].latency for name, _ in operation.uses if name in self.channel_of]
-        idle_s = sum(law.idle_latency_s for law in laws if law is not None)
+        path = arrays.paths[arrays.path[i]]
+        laws = [(arrays.channels[channel].latency, cost) for channel, cost in zip(path.channels, path.costs, strict=True)]
+        idle_s = sum(min(cost, 1.0) * law.idle_latency_s for law, cost in laws if law is not None)
         if idle_s <= 0.0:
             what = f"operation {operation.id!r} is latency-bound but no channel of its path has a latency law"
             self.faults.append(Fault(what=what, remedy="give a channel a latency or drop window_bytes"))

@@ -36,6 +36,7 @@ class Fluid:
         num, num_channels = len(arrays.work), len(arrays.channels)
         self.heap = heap
         self.cap, self.weight, self.own_limit = arrays.cap, arrays.weight, arrays.own_limit
+        self.most = arrays.cap  # the largest cap that the flow can have
         self.bandwidth = arrays.bandwidths
         self.couplings = [arrays.paths[path].couplings for path in arrays.path]
         self.limit = [IDLE] * num
@@ -74,7 +75,7 @@ class Fluid:
     def join(self, flow: int, work: float, now: float) -> None:
         """Start `flow` with `work` left. Call `settle` when all changes of the batch are in."""
         is_free = True
-        cap = self.cap[flow]
+        cap = self.most[flow]
         for channel, load in self.couplings[flow]:
             users = self.users[channel]
             users[flow] = load
@@ -96,7 +97,7 @@ class Fluid:
         """Take `flow` out, ended or not."""
         self._detach(flow, self.limit[flow], now)
         self.limit[flow] = IDLE
-        cap = self.cap[flow]
+        cap = self.most[flow]
         for channel, load in self.couplings[flow]:
             users = self.users[channel]
             del users[flow]
@@ -107,6 +108,20 @@ class Fluid:
                 self.dirty[channel] = None
                 if potential <= self.threshold[channel] or len(users) < 2:
                     self.relink[channel] = None
+
+    def recap(self, flow: int, cap: float, now: float) -> None:
+        """Change the cap of a running flow."""
+        if self.limit[flow] == IDLE:
+            self.cap[flow] = cap  # joined in this batch and not yet in a class
+            return
+        work = self.remaining(flow, now)
+        self._detach(flow, self.limit[flow], now)
+        self.cap[flow] = cap
+        self._attach(flow, CAPPED, work, now)
+        self.is_touched = True
+        for channel, _ in self.couplings[flow]:
+            if self.is_linked[channel]:
+                self.dirty[channel] = None
 
     def rate(self, flow: int) -> float:
         """Work per second of an active flow."""

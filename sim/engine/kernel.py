@@ -14,6 +14,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from sim.engine.arrays import Arrays
+from sim.engine.bound import BoundFluid
 from sim.engine.fluid import CAPPED, FLOW, IDLE, LEVEL, START, Fluid
 from sim.engine.intervals import busy_s, full_s
 from sim.engine.ledger import Ledger
@@ -36,7 +37,7 @@ class Kernel:
         num = len(arrays.work)
         self.arrays = arrays
         self.heap: list[tuple[float, int]] = []  # (time, index << 2 | kind)
-        self.fluid = Fluid(arrays, self.heap)
+        self.fluid = BoundFluid(arrays, self.heap) if arrays.windows else Fluid(arrays, self.heap)
         self.ledger = Ledger(arrays, is_logged=is_full)
         self.observer = Observer(arrays, self.fluid) if is_full else None
         self.is_enforced = is_enforced

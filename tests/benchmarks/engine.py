@@ -1,7 +1,7 @@
 """Speed of the engine as a fraction of bare simpy: `python tests/benchmarks/engine.py [--json]`.
 
-CPU seconds, summary records on, array build included, compilation of the numba backend excluded. Each figure is the median
-of five pairs interleaved with bare simpy on the same machine, so that a slow moment hits both; --json prints the medians.
+CPU seconds, summary records on, array build included, compilation of the numba backend excluded. Each figure is the
+median of five pairs interleaved with bare simpy on the same machine, so that a slow moment hits both.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from sim.engine.arrays import build
 from sim.engine.kernel import Kernel
+from sim.laws.latency import loaded_latency
 from sim.laws.sharing import Demand, max_min, violations
 from tests.random_programs import random_program
 
@@ -79,7 +80,7 @@ def live_rates(kernel):
     for flow in active:
         path = arrays.paths[arrays.path[flow]]
         uses = tuple(zip(path.channels, path.loads, strict=True))
-        demands.append(Demand(uses=uses, cap=arrays.cap[flow], weight=arrays.weight[flow]))
+        demands.append(Demand(uses=uses, cap=fluid.cap[flow], weight=arrays.weight[flow]))
     return demands, [fluid.rate(flow) for flow in active]
 
 
@@ -109,3 +110,40 @@ def test_repaired_rates_meet_the_definition_in_a_large_tangle():
     # one long run: drift of running sums would show here
     program = random_program(7, num_streams=24, num_channels=8, num_operations=1500, has_latency=False)
     assert check_every_batch(program) > 500
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(min_value=0, max_value=2**32), st.booleans())
+def test_latency_bound_flows_meet_the_definition_and_their_own_equation(seed, is_round):
+    program = random_program(seed, num_streams=5, num_channels=3, num_operations=20, is_round=is_round, has_windows=True)
+    kernel = Kernel(build(program))
+    kernel.begin()
+    while kernel.heap:
+        kernel.advance(kernel.heap[0][0] * (1.0 + 1e-13) + 1e-300)
+        demands, rates = live_rates(kernel)
+        assert violations(kernel.arrays.bandwidths, demands, rates) == []
+        check_windows(kernel)
+    assert kernel.is_done
+
+
+def check_windows(kernel):
+    """cap = min(cap when idle, window / loaded latency at the loads of now), for each latency-bound flow."""
+    arrays, fluid = kernel.arrays, kernel.fluid
+    active = [f for f in range(len(arrays.work)) if fluid.limit[f] != -2]
+    load, written = [0.0] * len(arrays.channels), [0.0] * len(arrays.channels)
+    for flow in active:
+        path = arrays.paths[arrays.path[flow]]
+        for channel, part in zip(path.channels, path.loads, strict=True):
+            load[channel] += part * fluid.rate(flow)
+            written[channel] += part * fluid.rate(flow) * arrays.operations[flow].write_share
+    for flow in active:
+        if flow not in arrays.windows:
+            continue
+        path = arrays.paths[arrays.path[flow]]
+        latency_s = sum(
+            min(part, 1.0) * loaded_latency(law, load[channel] / arrays.bandwidths[channel], written[channel] / load[channel])
+            for channel, part in zip(path.channels, path.loads, strict=True)
+            if (law := arrays.channels[channel].latency) is not None
+        )
+        expected = min(arrays.cap[flow], arrays.windows[flow][0] / latency_s)
+        assert fluid.cap[flow] == pytest.approx(expected, rel=1e-9)

@@ -4,7 +4,7 @@ import pytest
 
 from sim.engine import replay, run_checked
 from sim.errors import DeadlockError, InputError, MisfitError
-from sim.records import Allocation, Channel, Kind, Operation, Program, Stream, Tier
+from sim.records import Allocation, Channel, Kind, LatencyLaw, Operation, Program, Stream, Tier
 
 
 def op(name, stream, sequence, **fields):
@@ -180,3 +180,13 @@ def test_unknown_options_are_refused():
 
 def test_an_empty_program_takes_no_time():
     assert run_checked(program(streams=["s"])).makespan_s == 0.0
+
+
+def test_latency_bound_ranks_share_their_load_but_not_their_latency():
+    # 4 ranks of one class interleave 0.5 / 0.5 over two channels: each sees 0.5 L0 + 0.5 L1 whatever their number
+    law = LatencyLaw(idle_latency_s=0.1)
+    channels = [Channel(name=name, bandwidth_per_s=1e9, latency=law) for name in ("dram", "cxl")]
+    a = op("a", "s", 0, work=640.0, uses=(("dram", 0.5), ("cxl", 0.5)), window_bytes=64.0)
+    for ranks in (1, 4):
+        result = run_checked(program(a, channels=channels, streams=[Stream(name="s", multiplicity=ranks)]))
+        assert result.makespan_s == pytest.approx(1.0)

@@ -1,0 +1,96 @@
+"""Latency-bound flows in the replay: their caps follow the loaded latency of their path.
+
+A channel with a latency law couples its latency-bound users to everyone else on it even when it is not full: load changes
+latency, latency changes caps. So the caps of a connected set of flows are solved together, by `laws.latency.bound_caps`.
+The solution is a pure function of *which kinds* of flows run together (path, cap, weight, window), and a step repeats
+the same few sets thousands of times, so solutions are kept by that.
+"""
+
+from __future__ import annotations
+
+from sim.engine.arrays import Arrays
+from sim.engine.fluid import Fluid
+from sim.laws.latency import Window, bound_caps
+from sim.laws.sharing import Demand
+
+Kind = tuple[int, float, float, float, float]  # path, largest cap, weight, window bytes, write share
+
+
+class BoundFluid(Fluid):
+    """A Fluid with latency-bound flows. `most` holds the caps at idle latency, `cap` those of the moment."""
+
+    def __init__(self, arrays: Arrays, heap: list[tuple[float, int]]) -> None:
+        super().__init__(arrays, heap)
+        self.arrays = arrays
+        self.cap = list(arrays.cap)
+        self.running: dict[int, None] = {}  # latency-bound flows
+        self.laws = {c: channel.latency for c, channel in enumerate(arrays.channels) if channel.latency is not None}
+        self.solutions: dict[tuple[Kind, ...], dict[Kind, float]] = {}
+
+    def join(self, flow: int, work: float, now: float) -> None:
+        """Start `flow`, at first at the cap of an idle path."""
+        if flow in self.arrays.windows:
+            self.running[flow] = None
+            self.cap[flow] = self.most[flow]
+        super().join(flow, work, now)
+        self.is_touched = True
+
+    def leave(self, flow: int, now: float) -> None:
+        """Take `flow` out."""
+        self.running.pop(flow, None)
+        super().leave(flow, now)
+        self.is_touched = True
+
+    def settle(self, now: float) -> None:
+        """Set the caps of latency-bound flows, then restore the law."""
+        seen: set[int] = set()
+        for seed in sorted(self.running):
+            if seed in seen:
+                continue
+            flows = self._component(seed)
+            seen.update(flows)
+            kinds = {flow: self._kind(flow) for flow in flows}
+            key = tuple(sorted(kinds.values()))
+            if key not in self.solutions:
+                self.solutions[key] = self._solve(key)
+            caps = self.solutions[key]
+            for flow in flows:
+                if flow in self.running and caps[kinds[flow]] != self.cap[flow]:
+                    self.recap(flow, caps[kinds[flow]], now)
+        super().settle(now)
+
+    def _kind(self, flow: int) -> Kind:
+        window_bytes, write_share = self.arrays.windows.get(flow, (0.0, self.arrays.operations[flow].write_share))
+        return (self.arrays.path[flow], self.most[flow], self.weight[flow], window_bytes, write_share)
+
+    def _component(self, seed: int) -> list[int]:
+        flows, found, channels = [seed], {seed}, set()
+        for flow in flows:
+            for channel, _ in self.couplings[flow]:
+                users = self.users[channel]
+                is_full = len(users) > 1 and self.potential[channel] > self.threshold[channel]
+                if channel in channels or not (is_full or (channel in self.laws and not self.running.keys().isdisjoint(users))):
+                    continue
+                channels.add(channel)
+                fresh = [other for other in users if other not in found]
+                found.update(fresh)
+                flows += fresh
+        return flows
+
+    def _solve(self, kinds: tuple[Kind, ...]) -> dict[Kind, float]:
+        paths = self.arrays.paths
+        channels = sorted({channel for kind in kinds for channel, _ in paths[kind[0]].couplings})
+        local = {channel: i for i, channel in enumerate(channels)}
+        demands = [
+            Demand(uses=tuple((local[c], load) for c, load in paths[path].couplings), cap=cap, weight=weight)
+            for path, cap, weight, _, _ in kinds
+        ]
+        windows = []
+        for path, _, _, window_bytes, write_share in kinds:
+            costs = tuple(
+                (local[c], cost) for c, cost in zip(paths[path].channels, paths[path].costs, strict=True) if c in local
+            )
+            windows.append(Window(window_bytes=window_bytes, write_share=write_share, shares=costs))
+        laws = {local[channel]: self.laws[channel] for channel in channels if channel in self.laws}
+        caps = bound_caps([self.bandwidth[channel] for channel in channels], laws, demands, windows)
+        return dict(zip(kinds, caps, strict=True))
