@@ -151,24 +151,24 @@ def _whole_list(text: str) -> tuple[int, ...]:
     return tuple(v for v in value if isinstance(v, int)) if isinstance(value, list | tuple) else ()
 
 
-def _convolution(shapes: Shapes) -> float:
-    """2 x outputs x (channels per group x filter): needs stride and padding, recorded as text with the shapes."""
-    data, weight = (shapes.dims[i] if i < len(shapes.dims) else () for i in (0, 1))
-    lists = [v for v in (_whole_list(text) for text in shapes.scalars[2:]) if len(v) == len(data) - 2]
-    if len(data) < 3 or len(weight) != len(data) or len(lists) < 3:
-        return 0.0
-    stride, padding, dilation = _convolution_order(lists)
-    out = [
-        (n + 2 * p - d * (f - 1) - 1) // s + 1
-        for n, f, s, p, d in zip(data[2:], weight[2:], stride, padding, dilation, strict=True)
-    ]
-    return 2.0 * data[0] * math.prod(out) * math.prod(weight) if min(out) > 0 else 0.0
+def _convolution(order: tuple[int, int, int]) -> Formula:
+    """2 x outputs x (channels per group x filter). `order`: places of stride, padding, dilation among the list arguments."""
 
+    def flops(shapes: Shapes) -> float:
+        data, weight = (shapes.dims[i] if i < len(shapes.dims) else () for i in (0, 1))
+        lists = [v for v in (_whole_list(text) for text in shapes.scalars[2:]) if len(v) == len(data) - 2]
+        if len(data) < 3 or len(weight) != len(data) or len(lists) < 3:
+            return 0.0
+        stride, padding, dilation = (lists[place] for place in order)
+        if min(stride) < 1:
+            return 0.0
+        out = [
+            (n + 2 * p - d * (f - 1) - 1) // s + 1
+            for n, f, s, p, d in zip(data[2:], weight[2:], stride, padding, dilation, strict=True)
+        ]
+        return 2.0 * data[0] * math.prod(out) * math.prod(weight) if min(out) > 0 else 0.0
 
-def _convolution_order(lists: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """(stride, padding, dilation). cudnn_convolution has padding first: the list with a zero is the padding."""
-    first, second, third = lists[:3]
-    return (second, first, third) if 0 in first and 0 not in second else (first, second, third)
+    return flops
 
 
 def _convolution_backward(shapes: Shapes) -> float:
@@ -192,8 +192,9 @@ def _attention(factor: float) -> Formula:
 
 _FORMULAS: dict[str, Formula] = {
     "mm": _product(0, 2), "bmm": _product(0, 3), "addmm": _product(1, 2), "baddbmm": _product(1, 3),
-    "convolution": _convolution, "_convolution": _convolution, "cudnn_convolution": _convolution,
-    "miopen_convolution": _convolution, "convolution_backward": _convolution_backward,
+    "convolution": _convolution((0, 1, 2)), "_convolution": _convolution((0, 1, 2)),
+    "cudnn_convolution": _convolution((1, 0, 2)), "miopen_convolution": _convolution((1, 0, 2)),
+    "convolution_backward": _convolution_backward,
     "_scaled_dot_product_flash_attention": _attention(4.0), "_scaled_dot_product_efficient_attention": _attention(4.0),
     "_flash_attention_forward": _attention(4.0), "_efficient_attention_forward": _attention(4.0),
     "_scaled_dot_product_cudnn_attention": _attention(4.0),

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from sim.errors import Fault, InputError
-from sim.interchange import kineto, source, step_file
+from sim.interchange import chakra, kineto, pytorch_et, source, step_file
 from sim.interchange.rules import Rule
 from sim.records import Step
 
@@ -22,13 +22,29 @@ _WRONG: tuple[tuple[str, str, str], ...] = (
 )
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """Options of an import; see `load_trace`."""
+
+    step: int | None = None
+    rules: tuple[Rule, ...] = ()
+    num_ranks: int = 0
+    element_bytes: float = 1.0
+
+
 def load_trace(
-    paths: str | Path | Sequence[str | Path], *, step: int | None = None, rules: Sequence[Rule] = (), source_part: str = ""
+    paths: str | Path | Sequence[str | Path],
+    *,
+    step: int | None = None,
+    rules: Sequence[Rule] = (),
+    source_part: str = "",
+    num_ranks: int = 0,
+    element_bytes: float = 1.0,
 ) -> Step:
     """Read one trace, or the traces of several ranks of one job (also as one tar archive).
 
     `step` picks a recorded step (from 0; default: the one of median duration); `rules` name the tensor classes of copies;
-    `source_part` overrides the GPU that the recording names. Raises InputError for everything that is no trace.
+    `source_part` overrides the GPU that the recording names; `num_ranks`: ranks of the job where the file does not say;
+    `element_bytes`: bytes per element of Chakra files that count elements. Raises InputError for everything that is no trace.
     """
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     if not listed:
@@ -36,21 +52,30 @@ def load_trace(
     found = [item for path in listed for item in source.members(path)]
     if not found:
         raise InputError(Fault(what="the archive holds no file", file=str(listed[0])))
+    asked = Asked(step, tuple(rules), num_ranks, element_bytes)
     kinds = {kind_of(content, name) for name, content in found}
+    if kinds == {"chakra", "groups"}:
+        kinds = {"chakra"}
     if len(kinds) > 1:
         raise InputError(
             Fault(what=f"files of different kinds: {', '.join(sorted(kinds))}", remedy="give the ranks of one recording")
         )
-    loaded = _READERS[kinds.pop()](found, step, tuple(rules))
+    loaded = _READERS[kinds.pop()](found, asked)
     return msgspec.structs.replace(loaded, source_part=source_part) if source_part else loaded
 
 
 def kind_of(content: bytes, file: str) -> str:
-    """Kind of a trace by its content: step | kineto. Raises InputError that says what it is instead."""
+    """Kind of a trace by its content: step kineto pytorch-et chakra groups. Raises InputError that says what it is instead."""
     if content.lstrip()[:200].startswith(b"{") and f'"{step_file.FORMAT}"'.encode() in content[:4096]:
         return "step"
     if kineto.looks_like(content):
         return "kineto"
+    if pytorch_et.looks_like(content):
+        return "pytorch-et"
+    if b'"workload_graph"' in content[:4096] or chakra.looks_like(content):
+        return "chakra"
+    if _groups(content) is not None:
+        return "groups"
     head = content[:8192].decode("utf-8", errors="replace")
     for pattern, what, remedy in _WRONG:
         if re.match(pattern, head):
@@ -59,15 +84,41 @@ def kind_of(content: bytes, file: str) -> str:
     raise InputError(Fault(what="is no trace of a known kind", remedy=remedy, file=file))
 
 
-def _step(found: list[tuple[str, bytes]], step: int | None, rules: tuple[Rule, ...]) -> Step:
-    if len(found) > 1 or step is not None or rules:
+def _groups(content: bytes) -> dict[str, list[int]] | None:
+    """The side file of a Chakra trace: process group name -> ranks."""
+    if content.lstrip()[:1] != b"{" or len(content) > 2**24:
+        return None
+    try:
+        return msgspec.json.decode(content, type=dict[str, list[int]])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _step(found: list[tuple[str, bytes]], asked: Asked) -> Step:
+    if len(found) > 1 or asked != Asked():
         what = "a tiersim trace holds one step of all ranks"
-        raise InputError(Fault(what=what, remedy="no further file, --step or --rule applies", file=found[0][0]))
+        raise InputError(Fault(what=what, remedy="no further file and no option applies", file=found[0][0]))
     return step_file.parse_step(found[0][1], found[0][0])
 
 
-def _kineto(found: list[tuple[str, bytes]], step: int | None, rules: tuple[Rule, ...]) -> Step:
-    return kineto.step_from([kineto.read_rank(content, name, rules) for name, content in found], step)
+def _kineto(found: list[tuple[str, bytes]], asked: Asked) -> Step:
+    return kineto.step_from([kineto.read_rank(content, name, asked.rules) for name, content in found], asked.step)
 
 
-_READERS = {"step": _step, "kineto": _kineto}
+def _pytorch_et(found: list[tuple[str, bytes]], asked: Asked) -> Step:
+    return pytorch_et.step_from(found, num_ranks=asked.num_ranks)
+
+
+def _chakra(found: list[tuple[str, bytes]], asked: Asked) -> Step:
+    groups: dict[str, list[int]] = {}
+    traces = []
+    for name, content in found:
+        side = _groups(content)
+        if side is None:
+            traces.append(chakra.read_trace(content, name))
+        else:
+            groups |= side
+    return chakra.step_from(traces, groups=groups, element_bytes=asked.element_bytes, num_ranks=asked.num_ranks)
+
+
+_READERS = {"step": _step, "kineto": _kineto, "pytorch-et": _pytorch_et, "chakra": _chakra}

@@ -1,0 +1,94 @@
+"""PyTorch execution traces: both schemas, storages as dependencies, what has no time."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sim.errors import InputError
+from sim.interchange.load import load_trace
+from sim.interchange.pytorch_et import step_from
+from sim.records import Kind, Step
+
+
+def tensor(storage: int, elements: int, device: str = "cuda:0", width: int = 4) -> list[Any]:
+    return [storage + 1000, storage, 0, elements, width, device]
+
+
+def node(identity: int, name: str, inputs: list[Any], outputs: list[Any], parent: int = 1, **more: Any) -> dict[str, Any]:
+    return {"id": identity, "name": name, "parent": parent, "inputs": inputs, "outputs": outputs} | more
+
+
+NODES = [
+    node(1, "[pytorch|root]", [], [], parent=0),
+    node(2, "aten::copy_", [tensor(1, 64), tensor(9, 64, "cpu")], [tensor(1, 64)]),
+    node(3, "aten::mm", [tensor(1, 64), tensor(2, 32)], [tensor(3, 32)],
+         input_shapes=[[8, 8], [8, 4]], input_types=["Tensor(float)", "Tensor(float)"]),
+    node(4, "aten::view", [tensor(3, 32)], [tensor(3, 32)]),
+    node(5, "nccl:all_reduce", [tensor(3, 32)], [], parent=6),
+    node(6, "record_param_comms", [[tensor(3, 32)], 7, "allreduce"], []),
+    node(7, "aten::relu", [tensor(2, 32)], [tensor(4, 32)]),
+    node(8, "record_param_comms", [7, "wait", [], []], []),
+    node(9, "aten::add_", [tensor(5, 32), tensor(2, 32)], [tensor(5, 32)]),
+    node(10, "aten::mul", [tensor(8, 5, "cpu")], [tensor(8, 5, "cpu")]),
+]  # fmt: skip
+
+
+def read(nodes: list[dict[str, Any]], **options: Any) -> Step:
+    return step_from([("et.json", json.dumps({"schema": "1.0.1", "pid": 1, "nodes": nodes}).encode())], **options)
+
+
+def test_leaf_operators_become_kernels_and_collectives_depend_through_storages() -> None:
+    step = read(NODES, num_ranks=8)
+    by_name = {op.name: op for op in step.operations}
+    assert list(by_name) == ["aten::copy_", "aten::mm", "nccl:all_reduce", "aten::relu", "aten::add_"]
+    copy, product, reduce = (by_name[name] for name in ("aten::copy_", "aten::mm", "nccl:all_reduce"))
+    assert (copy.kind, copy.source, copy.target, copy.size_bytes) == (Kind.TRANSFER, "dram", "gpu", 256)
+    assert product.kernels[0].flops == 2 * 8 * 8 * 4
+    assert (product.kernels[0].read_bytes, product.kernels[0].write_bytes) == (4 * 96, 4 * 32)
+    assert product.after == (copy.id,)
+    assert (reduce.size_bytes, reduce.after) == (128, (product.id,))
+    assert by_name["aten::relu"].after == ()  # runs beside the all-reduce
+    assert by_name["aten::add_"].after == (reduce.id,)  # after the recorded wait
+    assert step.rank_classes[0].num_ranks == 8
+    assert any("operators on CPU tensors (left out: they hold no times): 1" in note for note in step.notes)
+
+
+def test_the_newer_schema_says_the_same() -> None:
+    nodes = [
+        {"id": n["id"], "name": n["name"], "ctrl_deps": n["parent"],
+         "inputs": {"values": n["inputs"], "shapes": n.get("input_shapes", []), "types": n.get("input_types", [])},
+         "outputs": {"values": n["outputs"], "shapes": [], "types": []},
+         "attrs": [{"name": "pg_size", "type": "uint64", "value": 8}]}
+        for n in NODES
+    ]  # fmt: skip
+    assert read(nodes).operations == read(NODES, num_ranks=8).operations
+    assert read(nodes).rank_classes[0].num_ranks == 8
+
+
+def test_what_is_no_gpu_trace_is_refused(tmp_path: Any) -> None:
+    with pytest.raises(InputError, match="no operator on GPU tensors"):
+        read(NODES[-1:])
+    with pytest.raises(InputError, match="is no execution trace"):
+        step_from([("et.json", b'{"schema": "1", "nodes": [{"id": "x"}]}')])
+    content = json.dumps({"schema": "1.0.1", "nodes": NODES})
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match="2 execution traces; one is read"):
+        load_trace([tmp_path / "a.json", tmp_path / "b.json"])
+
+
+def test_kinds_are_not_mixed_and_other_files_are_named(tmp_path: Any) -> None:
+    (tmp_path / "et.json").write_text(json.dumps({"schema": "1.0.1", "nodes": NODES}))
+    (tmp_path / "k.json").write_text('{"traceEvents": []}')
+    with pytest.raises(InputError, match="files of different kinds: kineto, pytorch-et"):
+        load_trace([tmp_path / "et.json", tmp_path / "k.json"])
+    for content, message in {
+        '<?xml version="1.0"?><topology/>': "is XML, not a trace", '{"fio version": "fio-3.33"}': "is fio output",
+        "\tGPU0\tGPU1\n": "nvidia-smi matrix", "# nThread 1 nGpus 8": "output of nccl-tests",
+        "anything": "no trace of a known kind",
+        '{"train_batch_size": 4, "zero_optimization": {}}': "DeepSpeed configuration",
+    }.items():  # fmt: skip
+        (tmp_path / "x").write_text(content)
+        with pytest.raises(InputError, match=message):
+            load_trace(tmp_path / "x")
