@@ -29,6 +29,10 @@ def trace(
         typer.Option(help="tensor class of recorded copies: 'h2d phase=update min=1MB = optimizer_states'", show_default=False),
     ] = None,
     source_part: Annotated[str, typer.Option(help="GPU it was recorded on, if the file does not say")] = "",
+    ranks: Annotated[int, typer.Option(min=0, help="ranks of the job, where the file does not say")] = 0,
+    element_bytes: Annotated[
+        float, typer.Option(min=0, help="bytes per element, for Chakra files that count elements (STAGE)")
+    ] = 1.0,
 ) -> None:
     """Turn a PyTorch profiler trace, a PyTorch execution trace or a Chakra file into a tiersim trace.
 
@@ -40,7 +44,14 @@ def trace(
     from sim.interchange.statistics import statistics
     from sim.interchange.step_file import write_step
 
-    loaded = load_trace(list(files), step=step, rules=parse_rules(rule or ()), source_part=source_part)
+    loaded = load_trace(
+        list(files),
+        step=step,
+        rules=parse_rules(rule or ()),
+        source_part=source_part,
+        num_ranks=ranks,
+        element_bytes=element_bytes,
+    )
     target = output or files[0].with_name(files[0].name.split(".")[0] + ".step.jsonl")
     write_step(loaded, target)
     for line in lines_of(statistics(loaded)):

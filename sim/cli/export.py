@@ -1,0 +1,81 @@
+"""`tiersim export`: what tiersim simulated, for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sim.experiment import Result
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Write what was simulated for other tools.")
+
+
+@app.callback()
+def _group() -> None:
+    """Write what was simulated for other tools."""
+
+
+@app.command()
+def timeline(
+    scenario: Annotated[str, typer.Argument(help="scenario file or built-in name", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="file to write; .gz is compressed")] = Path("timeline.json.gz"),
+) -> None:
+    """Write the simulated step as a timeline that ui.perfetto.dev opens.
+
+    Example: tiersim export timeline epyc-9554p-13b.yaml -o step.json.gz
+    """
+    from sim.interchange.perfetto import write_timeline
+
+    result = _run(scenario)
+    written = write_timeline(result.program, result.replay, output)
+    if written.summarised:
+        typer.echo(f"summarised: {written.summarised}", err=True)
+    typer.echo(f"{output}: {written.num_events:,} events; open it at https://ui.perfetto.dev")
+
+
+@app.command()
+def chakra(
+    scenario: Annotated[str, typer.Argument(help="scenario file or built-in name", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")] = Path("chakra"),
+    ranks: Annotated[int, typer.Option(min=1, help="write only the first N ranks")] = 2**31,
+) -> None:
+    """Write a MLCommons Chakra trace per rank, with MEM_LOAD and MEM_STORE nodes between memory tiers.
+
+    Example: tiersim export chakra epyc-9554p-13b.yaml -o traces
+    """
+    import msgspec
+
+    from sim.interchange.chakra import write_trace
+    from sim.interchange.chakra.write import groups_of, traces_of
+
+    result = _run(scenario)
+    seconds = {record.id: record.end_s - record.start_s for record in result.replay.operations}
+    step = result.step
+    world = sum(item.num_ranks for item in step.rank_classes)
+    output.mkdir(parents=True, exist_ok=True)
+    total = 0
+    for rank, trace in traces_of(step, result.scenario.job.placement, seconds=seconds, ranks=range(min(ranks, world))).items():
+        (output / f"{result.scenario.name}.{rank}.et").write_bytes(write_trace(trace))
+        total += len(trace.nodes)
+    named = {f"{name}{index}": item for name, lists in groups_of(step).items() for index, item in enumerate(lists)}
+    (output / "comm_groups.json").write_bytes(msgspec.json.encode(named))
+    typer.echo(f"{output}: {min(ranks, world)} of {world} ranks, {total:,} nodes, comm_groups.json")
+
+
+def _run(scenario: str) -> Result:
+    """The only point of a scenario, replayed with all records."""
+    import dataclasses
+
+    from sim import experiment
+    from sim.config import load_scenario
+    from sim.errors import Fault, InputError
+
+    points = list(load_scenario(scenario).expand())
+    if len(points) != 1:
+        what = f"the scenario has {len(points)} points"
+        raise InputError(Fault(what=what, remedy="export one point: remove 'sweep'", file=scenario))
+    point = dataclasses.replace(points[0], options=dataclasses.replace(points[0].options, level="full"))
+    return experiment.run(point, with_penalty=False)
