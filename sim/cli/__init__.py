@@ -119,6 +119,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has left: `tiersim ... | head`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - kept open until the interpreter ends
         return 0
+    except OSError as error:  # a path that cannot be written or read: the user's to mend
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(f"{where}{(error.strerror or str(error)).lower()}")
+        return 2
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is not None:  # click's usage errors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.config.results_folder import RECORD_COLUMNS, ResultsFolder, digest, point_rows, record_rows, versions
@@ -12,12 +11,13 @@ if TYPE_CHECKING:
     from sim.experiment import Result
 
 
-def write_run(result: Result, file: ScenarioFile, folder: Path, *, has_plots: bool, seconds: dict[str, float]) -> list[str]:
-    """Write everything about one run into `folder`; returns the names of the files.
+def write_run(
+    result: Result, file: ScenarioFile, results: ResultsFolder, *, has_plots: bool, seconds: dict[str, float]
+) -> list[str]:
+    """Write everything about one run into its folder; returns the names of the files.
 
     Pictures need a replay of level full. Raises InputError if the folder cannot be written.
     """
-    results = ResultsFolder(folder)
     point = result.point()
     results.json("summary.json", summary_of(result, [point]))
     results.rows("points.csv", *point_rows([point]))

@@ -71,8 +71,10 @@ def _run_one(
     from dataclasses import replace
 
     from sim.cli.outputs import write_run
+    from sim.config.results_folder import ResultsFolder
     from sim.experiment import run
 
+    results = ResultsFolder(folder)  # before the work: an unwritable folder is found at once
     started = time.process_time(), time.perf_counter()
     scenario = file.resolve()
     level = "full" if has_plots or verify else scenario.options.level
@@ -87,6 +89,6 @@ def _run_one(
         from sim.cli.printing import console, print_result
 
         print_result(result, console(), is_explained=explain)
-    written = write_run(result, file, folder, has_plots=has_plots, seconds=seconds)
+    written = write_run(result, file, results, has_plots=has_plots, seconds=seconds)
     print(f"{folder}: {', '.join(written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error
     return {"scenario": file.name, "points": [result.point()]}, 0 if result.fits else 1

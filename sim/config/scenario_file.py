@@ -107,7 +107,8 @@ class ScenarioFile:
         with faults.collect():
             jobs = _jobs(_on_all_gpus(document, machine) if machine is not None else document)
         with faults.collect():
-            options = validate(Options, document.data.get("options", {}), document, ("options",))
+            if "options" in document.data:
+                options = validate(Options, document.data["options"], document, ("options",))
         if machine is not None:
             faults += _machine_faults(machine, jobs, document)
         faults.stop()
