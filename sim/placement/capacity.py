@@ -10,7 +10,7 @@ from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Placement
 from sim.topology.machine import Machine
 from sim.units import format_bytes
-from sim.workload.footprint import Peak, footprint
+from sim.workload.footprint import Footprint, Peak, Term, footprint
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -28,6 +28,7 @@ class TierNeed:
     peak_bytes: float
     phase: str
     by_class: Mapping[str, float] = field(default_factory=dict)
+    largest: tuple[Term, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -61,25 +62,85 @@ def needs_sentence(
 def capacity_plan(workload: Training | Inference, placement: Placement, machine: Machine) -> dict[str, TierNeed]:
     """Need of every tier that the workload touches, by tier name; ranks of one host share its memory.
 
-    GPU tiers are those of the rank that needs most. Raises InputError for a tier that the machine lacks.
+    GPU tiers are those of the rank that needs most, on the smallest GPU. Host memory is counted per NUMA node: every
+    rank uses the node nearest to its GPU; what a node cannot hold goes to the others of its kind, as Linux does, unless
+    ranks are bound to their node. Raises InputError for a tier that the machine lacks.
     """
-    effective = effective_placement(placement, workload)
-    layers = workload.model.layers
-    gpus = machine.gpus()
-    per_host = max(1, len(gpus) // max(1, len(machine.hosts())))
-    found = footprint(workload, class_shares(effective, layers), ranks_per_host=per_host)
+    found = plan_footprint(workload, placement, machine)
+    gpus = used_gpus(machine, found.ranks_per_host)
     needs: dict[str, TierNeed] = {}
     for role in found.tiers():
-        name = machine.resolve(role, gpus[0]) if gpus else role
-        needs[name] = _need(name, machine, found.peak(role))
+        peak = found.peak(role)
+        if role == "gpu" and gpus:
+            own = [machine.memory_tier(gpu) for gpu in gpus]
+            smallest = min(own, key=lambda name: machine.tiers[name].capacity_bytes)
+            parts = {smallest: peak.size_bytes * own.count(smallest)}  # ranks on one shared memory (an APU) add up
+        else:
+            parts = _spread(role, peak.size_bytes, machine, gpus, is_bound=_is_bound(workload))
+        for name, size in parts.items():
+            _add(needs, name, machine, peak, size)
     return needs
 
 
-def _need(name: str, machine: Machine, peak: Peak) -> TierNeed:
-    return TierNeed(
+def plan_footprint(workload: Training | Inference, placement: Placement, machine: Machine) -> Footprint:
+    """The footprint of the workload as this placement and this machine leave it."""
+    effective = effective_placement(placement, workload)
+    per_host = max(1, len(machine.gpus()) // max(1, len(machine.hosts())))
+    return footprint(workload, class_shares(effective, workload.model.layers), ranks_per_host=per_host)
+
+
+def used_gpus(machine: Machine, num_ranks: int) -> tuple[str, ...]:
+    """The GPUs of one host that the ranks on it run on."""
+    return machine.gpus()[:num_ranks]
+
+
+def _spread(role: str, size_bytes: float, machine: Machine, gpus: tuple[str, ...], *, is_bound: bool) -> dict[str, float]:
+    """Bytes of a host role by tier name: each rank's part on its own node, the excess on the others of that kind."""
+    homes = [machine.resolve(role, gpu) for gpu in gpus] or [machine.resolve(role, "")]
+    parts = {name: size_bytes * homes.count(name) / len(homes) for name in dict.fromkeys(homes)}
+    if is_bound or role in machine.tiers:
+        return parts
+    kind = machine.tiers[homes[0]].kind
+    peers = [name for name, tier in machine.tiers.items() if tier.kind == kind and _is_near(machine, name, homes[0])]
+    room = {name: machine.tiers[name].capacity_bytes - parts.get(name, 0.0) for name in peers}
+    excess = sum(-free for free in room.values() if free < 0)
+    if excess <= 0:
+        return parts
+    total = sum(machine.tiers[name].capacity_bytes for name in peers)
+    if size_bytes >= total:  # more than all of them: shown in proportion to what they have
+        return {name: size_bytes * machine.tiers[name].capacity_bytes / total for name in peers}
+    free = sum(amount for amount in room.values() if amount > 0)
+    filled = {name: parts.get(name, 0.0) + min(0.0, room[name]) + max(0.0, room[name]) * excess / free for name in peers}
+    return {name: size for name, size in filled.items() if size > 0}
+
+
+def _is_near(machine: Machine, name: str, other: str) -> bool:
+    """Whether two tiers hang on devices of one host."""
+    hosts = [machine.devices[device].host if device in machine.devices else "" for device in _devices(machine, name, other)]
+    return hosts[0] == hosts[1]
+
+
+def _devices(machine: Machine, *tiers: str) -> list[str]:
+    return [machine.media[name].device if name in machine.media else machine.tiers[name].device for name in tiers]
+
+
+def _is_bound(workload: Training | Inference) -> bool:
+    return isinstance(workload, Training) and bool(workload.offload.cores_bound)
+
+
+def _add(needs: dict[str, TierNeed], name: str, machine: Machine, peak: Peak, size: float) -> None:
+    """Put a role's bytes on a tier; two roles that are one tier (unified memory) add up."""
+    scale = size / peak.size_bytes if peak.size_bytes else 0.0
+    parts = {kind: part * scale for kind, part in peak.by_class.items()}
+    before = needs.get(name)
+    if before is not None:
+        parts = {kind: parts.get(kind, 0.0) + before.by_class.get(kind, 0.0) for kind in {**before.by_class, **parts}}
+        size += before.peak_bytes
+    needs[name] = TierNeed(
         tier=name,
         capacity_bytes=machine.tiers[name].capacity_bytes,
-        peak_bytes=peak.size_bytes,
-        phase=peak.phase,
-        by_class=peak.by_class,
+        peak_bytes=size,
+        phase=before.phase if before is not None and before.peak_bytes > size / 2 else peak.phase,
+        by_class=parts,
+        largest=(before.largest if before is not None else ()) + peak.largest,
     )

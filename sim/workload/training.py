@@ -27,6 +27,10 @@ class Optimizer:
         Doc("update rule; decides bytes of state per trainable parameter"),
     ] = "adamw"
     offload: Annotated[bool, Doc("short for placement.optimizer_states: dram")] = False
+    precision: Annotated[
+        Literal["fp32", "bf16"],
+        Doc("of the states; bf16 = Megatron's precision-aware optimizer: 16-bit moments, master weights as 16-bit remainders"),
+    ] = "fp32"
     implementation: Annotated[
         Literal["auto", "fused", "foreach", "for_loop"], Doc("foreach makes one parameter-sized temporary")
     ] = "auto"

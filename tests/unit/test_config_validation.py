@@ -48,7 +48,7 @@ def test_valid_block_and_units() -> None:
         ),
         (
             "optimizer: adam",
-            "f.yaml:2: optimizer: expected a mapping, got 'adam'; known keys: type, offload, implementation, "
+            "f.yaml:2: optimizer: expected a mapping, got 'adam'; known keys: type, offload, precision, implementation, "
             "delayed_update, gpu_fraction, swap_through_gpu",
         ),
         (

@@ -23,11 +23,12 @@ __all__ = [
     "stage_activations", "stage_layers", "state_bytes", "tokens",
 ]  # fmt: skip
 
-#: driver context and libraries on the GPU, bytes: measured 0.3-1 GB over generations; communicators when there are peers
-CONTEXT_BYTES = 0.5e9
+#: driver reserve, context and libraries on the GPU, bytes: measured 0.3-1 GB over generations; communicators when there
+#: are peers
+CONTEXT_BYTES = 0.75e9
 COMMUNICATOR_BYTES = 0.4e9
-#: share of allocated bytes that the caching allocator holds besides them near capacity (rounding, split blocks); assumed
-FRAGMENTATION = 0.03
+#: share of allocated bytes that the caching allocator holds besides them when every step allocates alike; assumed
+STATIC_FRAGMENTATION = 0.02
 
 
 def footprint(
@@ -73,6 +74,6 @@ def _of_stage(training: Training, homes: Mapping[TensorClass, Shares], stage: in
         ranks_per_host=ranks_per_host,
         stage=stage,
         context_bytes=CONTEXT_BYTES + (COMMUNICATOR_BYTES if world_size(training) > 1 else 0.0),
-        fragmentation=FRAGMENTATION,
+        fragmentation=how.fragmentation if training.parallelism.zero_stage == 3 else STATIC_FRAGMENTATION,
         notes=(f"memory behaviour: {how.name} ({how.source})",),
     )

@@ -31,11 +31,10 @@ class Behaviour:
     bucket_elements: float = 0.0  # reduce bucket, allocated from init on
     num_buckets: int = 1
     reduce_copy_bytes: float = 2.0  # per bucket element, while a bucket is reduced
-    gather_elements: float = 0.0  # ZeRO 1/2: bucket of the weight all-gather after the update
     prefetch_elements: float = 0.0  # ZeRO-3: gathered ahead
     max_live_elements: float | None = None  # ZeRO-3: kept gathered; None = two layers (FSDP)
     persistence_elements: float = 0.0  # ZeRO-3: smaller parameters stay gathered
-    update_copy_bytes: float = 0.0  # per locally updated parameter, during a GPU update (fp32 copy of gradients)
+    update_copy_bytes: float = 0.0  # per locally updated parameter (a sub-group's with ZeRO-3): fp32 gradients of a GPU update
     is_foreach: bool = False  # the GPU optimizer makes one parameter-sized temporary unless fused
     # activations
     is_fused: bool = False  # own fused kernels: no rotary copies, gated product recomputed; GEMM inputs in fp8 if trained so
@@ -46,8 +45,12 @@ class Behaviour:
     logit_bytes: float = 14.0  # per logit at the loss (full, eager)
     # host
     host_rank_bytes: float = 3.5 * GIB  # interpreter, CUDA runtime, libraries: resident per rank
-    host_base_bytes: float = 8.0 * GIB  # operating system, services, page tables: once per host; assumed
-    host_master_extra_bytes: float = 0.0  # per parameter kept besides, in some versions
+    host_base_bytes: float = 3.0 * GIB  # operating system and services: once per host; assumed
+    host_master_extra_bytes: float = 0.0  # per parameter that the CPU updates: a second fp32 copy
+    host_gradient_bytes: float = 2.0  # per parameter: flat buffer that receives offloaded gradients; 0 = none
+    keeps_pinned_parameters: bool = False  # blocks of offloaded parameters stay in the pinned allocator's cache
+    is_gathered_with_pipeline: bool = False  # with pipeline stages weights stay gathered, gradients unsharded
+    fragmentation: float = 0.02  # of allocated bytes, held by the caching allocator on top
     rounds_pinned: bool = True  # page-locked buffers take the next power of two
     load: Literal["all", "first", "sharded"] = "all"  # ranks that build a full copy of the weights on the host
 
@@ -66,11 +69,14 @@ _DEEPSPEED = Behaviour(
     has_lazy_states=False,
     bucket_elements=5e8,
     reduce_copy_bytes=2.0,
-    gather_elements=5e8,
     prefetch_elements=5e7,
     max_live_elements=1e9,
     persistence_elements=1e5,
     update_copy_bytes=4.0,
+    host_base_bytes=12.0 * GIB,  # its logs count the whole machine; fit on Deep Optimizer States
+    host_gradient_bytes=4.0,  # stage3.py: zeros in gradient_accumulation_dtype, fp32 with bf16
+    keeps_pinned_parameters=True,
+    fragmentation=0.12,  # gathers and releases of many sizes; reserved over allocated was 1.0-1.4 in reports
     load="all",
 )
 _MEGATRON = Behaviour(
@@ -80,6 +86,7 @@ _MEGATRON = Behaviour(
     has_gradient_buffers=True,
     is_fused=True,
     logit_bytes=10.0,
+    host_master_extra_bytes=4.0,  # HybridDeviceOptimizer: fp32 parameters beside the CPU optimizer's master copies
     load="sharded",
 )
 _NEMO = replace(
@@ -94,6 +101,8 @@ _FSDP = Behaviour(
     name="fsdp",
     source="PyTorch FSDP: fp32 sharded parameters, 16-bit gathered ones, fp32 sharded gradients",
     scheme="autocast",
+    is_gathered_with_pipeline=True,
+    host_gradient_bytes=0.0,
     load="first",
 )
 _TORCHTUNE = Behaviour(
@@ -101,6 +110,7 @@ _TORCHTUNE = Behaviour(
     source="torchtune recipes: weights, gradients and Adam moments in bf16; RMSNorm computes in fp32",
     scheme="pure",
     norm_copy_bytes=4.0,
+    host_gradient_bytes=0.0,
     load="first",
 )
 _HF_TRAINER = Behaviour(
@@ -133,8 +143,15 @@ BEHAVIOURS: dict[str, Behaviour] = {
         ),
         _NEMO,
         replace(_NEMO, name="megatron-bridge"),
-        replace(_DEEPSPEED, name="megatron-deepspeed", logit_bytes=10.0, host_master_extra_bytes=4.0),
+        replace(_DEEPSPEED, name="megatron-deepspeed", logit_bytes=10.0),
         replace(_PYTORCH, name="ddp"),
+        replace(
+            _PYTORCH,
+            name="torchao",
+            source="torchao CPUOffloadOptimizer: everything in bf16, parameters and gradients mirrored on the host",
+            scheme="pure",
+            is_foreach=False,
+        ),
     )
 }
 

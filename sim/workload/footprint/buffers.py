@@ -23,7 +23,7 @@ def gpu_buffers(
     """Everything on the GPU that is neither state nor activation."""
     yield from _live_weights(training, rank, how, homes)
     yield from _gradient_buffers(training, rank, how, sizes, homes, activations)
-    yield from _update_buffers(training, rank, how, sizes, homes)
+    yield from _update_buffers(training, how, sizes, homes)
 
 
 def _is_gathered(training: Training, rank: RankParameters, homes: Homes) -> bool:
@@ -37,6 +37,8 @@ def _live_weights(training: Training, rank: RankParameters, how: Behaviour, home
     if _is_gathered(training, rank, homes):
         limit = training.offload.max_live_elements or how.max_live_elements
         number = 2 * rank.layer + rank.head if limit is None else max(limit, rank.layer + rank.head)
+        if how.is_gathered_with_pipeline and training.parallelism.pipeline > 1:
+            number = rank.total
         number = min(number, rank.total)
         yield _buffer("gathered weights", TensorClass.WEIGHTS, each, number, _PASSES)
         prefetch = training.offload.prefetch_elements
@@ -62,12 +64,13 @@ def _gradient_buffers(
     is_moved = is_away or stage >= 2
     if how.bucket_elements and (stage >= 1 or is_away):
         bucket = min(training.offload.bucket_elements or how.bucket_elements, rank.trained)
-        buckets = how.num_buckets if stage == 3 else max(how.num_buckets, 2 if stage == 2 else 1)
-        yield _buffer("gradient bucket", TensorClass.BUFFERS, 2.0 * buckets, bucket, FROM_INIT)
+        yield _buffer("gradient bucket", TensorClass.BUFFERS, 2.0 * how.num_buckets, bucket, FROM_INIT)
         copy = how.reduce_copy_bytes + (2.0 if is_away else 0.0)
         freed = activations.kept * min(1.0, max(0.0, bucket - rank.head) / max(rank.layer, 1.0) / rank.layers)
         number = max(0.0, bucket - freed / copy)
-        yield _buffer("copies of a bucket being reduced", TensorClass.BUFFERS, copy, number, _BACKWARD)
+        yield _buffer("copies of a bucket being reduced", TensorClass.BUFFERS, copy, number, ("backward",))
+        rest = rank.trained % bucket or bucket
+        yield _buffer("copies of the last bucket", TensorClass.BUFFERS, copy, rest, ("backward_end",))
         yield _buffer("gradients of one layer", TensorClass.GRADIENTS, 2.0, min(rank.layer, rank.trained), _BACKWARD)
         yield _buffer("gradient of the output embedding", TensorClass.GRADIENTS, 2.0, min(rank.head, rank.trained), ("loss",))
     elif is_moved and training.adapter.type == "none":
@@ -80,17 +83,18 @@ def _gradient_buffers(
         yield _buffer("gradients of one layer", TensorClass.GRADIENTS, 2.0, rank.layer, _BACKWARD)
 
 
-def _update_buffers(
-    training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes
-) -> Iterator[Term]:
+def _update_buffers(training: Training, how: Behaviour, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
     """Temporaries of the optimizer, and staging where the GPU updates states that live elsewhere."""
     sub_group = training.offload.sub_group_elements or 1e9
     share = gpu_share(homes[TensorClass.OPTIMIZER_STATES])
     here = sizes.updated * share
     when = ("update", "first_step")
     if how.update_copy_bytes and share and training.precision != "fp32":
-        number = min(here, sub_group) if training.parallelism.zero_stage == 3 else here
-        yield _buffer("fp32 gradients of the update", TensorClass.BUFFERS, how.update_copy_bytes, number, when)
+        is_grouped = training.parallelism.zero_stage == 3  # otherwise they replace the 16-bit ones
+        number, each = (
+            (min(here, sub_group), how.update_copy_bytes) if is_grouped else (here, how.update_copy_bytes - sizes.gradient)
+        )
+        yield _buffer("fp32 gradients of the update", TensorClass.BUFFERS, max(each, 0.0), number, when)
     is_foreach = training.optimizer.implementation == "foreach" or (
         training.optimizer.implementation == "auto"
         and how.is_foreach
@@ -99,9 +103,6 @@ def _update_buffers(
     if is_foreach and share:
         each = sizes.master or sizes.weight
         yield _buffer("temporaries of the multi-tensor update", TensorClass.BUFFERS, each, here, when)
-    if training.parallelism.zero_stage in (1, 2) and how.gather_elements and rank.num_shards > 1:
-        number = min(how.gather_elements, rank.trained)
-        yield _buffer("bucket of the weight all-gather", TensorClass.BUFFERS, 2.0, number, ("update",))
     if share < 1 and (training.optimizer.gpu_fraction or training.optimizer.swap_through_gpu):
         number = min(sub_group, sizes.updated)
         yield _buffer("staging of sub-groups updated on the GPU", TensorClass.BUFFERS, 12.0, number, FROM_INIT)

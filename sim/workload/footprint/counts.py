@@ -130,6 +130,23 @@ def _largest(shape: ModelShape) -> float:
     return float(width * shape.hidden)
 
 
+def matrices(training: Training, stage: int) -> list[tuple[float, int]]:
+    """(elements, how many) of the weight matrices of one rank of a stage, before ZeRO shards them."""
+    shape, tensor = training.model, training.parallelism.tensor
+    h, layers = shape.hidden, stage_layers(training, stage)
+    num_moe = sum(is_moe_layer(shape, layer) for layer in layers)
+    q, k, v, o = head_widths(shape)
+    per_block = 3 if shape.mlp == "swiglu" else 2
+    found = [(h * width / tensor, len(layers)) for width in (q, k, v, o)]
+    found.append((h * shape.ffn / tensor, per_block * (len(layers) - num_moe)))
+    if num_moe:
+        found.append((h * shape.expert_ffn, per_block * num_moe * shape.experts // training.parallelism.expert))
+        found.append((h * shape.shared_expert_ffn / tensor, per_block * num_moe))
+    ends = (stage == 0) + (stage == training.parallelism.pipeline - 1 and not shape.tied_embeddings)
+    found.append((shape.vocabulary * h / tensor, ends))
+    return [(float(size), count) for size, count in found if size and count]
+
+
 def adapter_targets(training: Training) -> frozenset[str]:
     """Matrices with an adapter, by short name (q k v o gate up down)."""
     attention = ("q", "k", "v", "o")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sim.records import TensorClass
 from sim.workload.footprint.behaviour import Behaviour
-from sim.workload.footprint.counts import RankParameters
+from sim.workload.footprint.counts import RankParameters, matrices
 from sim.workload.footprint.homes import Homes, Shares
 from sim.workload.footprint.ledger import FROM_FIRST_STEP, FROM_INIT, MOMENTS, STEP_MOMENTS, Term
 from sim.workload.footprint.residency import stage_activations
@@ -73,7 +73,7 @@ class HostTerms:
         )  # fmt: skip
 
     def _weights(self) -> Iterator[Term]:
-        size = self.sizes.weight if self.sizes.master else 2.0
+        size = 4.0 if self.how.scheme == "autocast" or self.training.precision == "fp32" else 2.0
         yield from self._placed("weights", TensorClass.WEIGHTS, size * self.sizes.kept_weights, FROM_INIT, whole=True)
         if self._share(TensorClass.WEIGHTS, "nvme"):
             count, elements = self.training.offload.buffer_count or 5, self.training.offload.buffer_elements or 1e8
@@ -81,6 +81,11 @@ class HostTerms:
                 "weight swap buffers", TensorClass.BUFFERS, "dram", count * self._pinned(2.0 * elements), FROM_INIT,
                 formula=f"{count} buffers x 2 B x {elements:.3g} elements",
             )  # fmt: skip
+        if self.how.keeps_pinned_parameters and self._share(TensorClass.WEIGHTS, "dram"):
+            # partitions are pinned one by one, then flattened: their blocks stay in the pinned allocator's cache
+            shards = self.rank.num_shards if self.training.parallelism.zero_stage == 3 else 1
+            pieces = sum(self._pinned(2.0 * size / shards) * count for size, count in matrices(self.training, self.stage))
+            yield self._term("cached pinned partitions of weights", TensorClass.BUFFERS, "dram", pieces, FROM_INIT)
 
     def _optimizer(self) -> Iterator[Term]:
         """Master weights from init, moments from the first update; sub-groups are separate, unpinned tensors."""
@@ -95,31 +100,30 @@ class HostTerms:
         yield self._term("second copy of master weights", TensorClass.MASTER_WEIGHTS, "dram", extra, FROM_FIRST_STEP)
         if self._share(TensorClass.OPTIMIZER_STATES, "nvme"):
             count = self.training.offload.buffer_count or 4
-            yield self._term(
-                "state swap buffers", TensorClass.BUFFERS, "dram", count * 3 * self._pinned(4.0 * self.sub_group), FROM_INIT,
-                formula=f"{count} buffers x 12 B x {self.sub_group:.3g} elements",
-            )  # fmt: skip
+            size = count * 4 * self._pinned(4.0 * self.sub_group)  # weight, two moments and gradient of a sub-group
+            formula = f"{count} buffers x 16 B x {self.sub_group:.3g} elements"
+            yield self._term("state swap buffers", TensorClass.BUFFERS, "dram", size, FROM_INIT, formula)
 
     def _gradients(self) -> Iterator[Term]:
-        """fp32 gradients of the CPU update (pinned, by sub-group) and the 16-bit flat buffer that receives them."""
-        away = 1.0 - self.homes[TensorClass.GRADIENTS].get("gpu", 0.0)
-        if away <= 0:
-            return
-        elements = self.sizes.updated * away
-        pieces = max(1, math.ceil(elements / self.sub_group))
-        size = pieces * self._pinned(4.0 * elements / pieces)
-        yield self._term(
-            "fp32 gradients",
-            TensorClass.GRADIENTS,
-            "dram",
-            size,
-            FROM_INIT,
-            formula=f"{pieces} x 4 B x {elements / pieces:.4g}",
-        )
-        if self.sizes.master:
-            flat = self._pinned(2.0 * elements)
+        """fp32 gradients of the CPU update (pinned, by sub-group) and the flat buffer that receives them."""
+        shares = self.homes[TensorClass.GRADIENTS]
+        each = 4.0 if self.sizes.master else self.sizes.gradient
+        for tier, share in shares.items():
+            elements = self.sizes.updated * share
+            if tier == "gpu" or elements <= 0:
+                continue
+            pieces = max(1, math.ceil(elements / self.sub_group))
+            size = pieces * self._pinned(each * elements / pieces) if tier != "nvme" else each * elements
+            formula = f"{pieces} x {each:g} B x {elements / pieces:.4g}"
+            yield self._term("gradients of the update", TensorClass.GRADIENTS, tier, size, FROM_INIT, formula)
+        flat = self.how.host_gradient_bytes if self.training.precision != "fp16" else min(self.how.host_gradient_bytes, 2.0)
+        elements = self.sizes.updated * (1.0 - shares.get("gpu", 0.0))
+        if self._share(TensorClass.WEIGHTS, "nvme"):
+            elements = 0.0  # gradients leave through the swap buffers of their weights
+        if flat and elements and self.sizes.master:
+            formula = f"{flat:g} B x {elements:.4g}"
             yield self._term(
-                "16-bit gradients", TensorClass.GRADIENTS, "dram", flat, FROM_INIT, formula=f"2 B x {elements:.4g}"
+                "flat gradient buffer", TensorClass.GRADIENTS, "dram", self._pinned(flat * elements), FROM_INIT, formula
             )
 
     def _activations(self) -> Iterator[Term]:

@@ -76,7 +76,7 @@ def stage_activations(training: Training, homes: Homes, stage: int) -> StageActi
         block = max(block, sizes.live + sizes.saved - selected)
         if position < recomputed:
             size = sizes.checkpoint if position % interval == 0 else 0.0
-            leaves = training.checkpointing.offload or (to_host and size > 0)
+            leaves = size > 0 and (to_host or layer in moved)
             block = max(block, sizes.saved * interval + sizes.live)
         else:
             size = selected

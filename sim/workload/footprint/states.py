@@ -59,6 +59,8 @@ def _scheme(training: Training, how: Behaviour) -> tuple[float, float, float, fl
         return 2.0, 0.0, 2.0, 2.0
     if how.scheme == "autocast":
         return 4.0, 0.0, 4.0, 4.0
+    if training.optimizer.precision == "bf16":
+        return 2.0, 2.0, how.gradient_bytes, 2.0
     return 2.0, 4.0, how.gradient_bytes, 4.0
 
 
@@ -121,9 +123,12 @@ def _weights(training: Training, rank: RankParameters, sizes: StateBytes, homes:
 def _gradients(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
     """Gradient storage: from init where the framework allocates buffers, else as the backward pass produces it."""
     share = homes[TensorClass.GRADIENTS].get("gpu", 0.0)
-    size = sizes.gradient * sizes.kept_gradients * share
+    number = sizes.kept_gradients
+    if how.is_gathered_with_pipeline and training.parallelism.pipeline > 1 and training.gradient_accumulation > 1:
+        number = rank.trained  # accumulated before their reduction
+    size = sizes.gradient * number * share
     is_kept = how.has_gradient_buffers or training.gradient_accumulation > 1
-    if how.has_gradient_buffers:
+    if how.has_gradient_buffers and not (how.bucket_elements and training.parallelism.zero_stage == 2):
         when: tuple[str, ...] = FROM_INIT
     elif is_kept:
         when = STEP_MOMENTS
@@ -133,7 +138,7 @@ def _gradients(training: Training, rank: RankParameters, how: Behaviour, sizes: 
         yield _term(
             "first gradients", TensorClass.GRADIENTS, sizes.gradient * early * share, ("backward",), sizes.gradient, early
         )
-    yield _term("gradients", TensorClass.GRADIENTS, size, when, sizes.gradient, sizes.kept_gradients)
+    yield _term("gradients", TensorClass.GRADIENTS, size, when, sizes.gradient, number)
 
 
 def _term(name: str, kind: TensorClass, size: float, when: tuple[str, ...], each: float, number: float) -> Term:
