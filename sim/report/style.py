@@ -53,7 +53,7 @@ def figure(width: float = 9.0, height: float = 5.0) -> Any:
 
 def titled(fig: Any, finding: str, detail: str = "") -> None:
     """A title that states the finding, and one smaller line on what is shown."""
-    width = int(fig.get_figwidth() * 10.2)
+    width = int(fig.get_figwidth() * 9.3)
     fig.suptitle(textwrap.fill(finding, width), x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
     if detail:
         fig.axes[0].set_title(textwrap.fill(detail, int(width * 1.25)), loc="left", fontsize=9, color="#555555")
