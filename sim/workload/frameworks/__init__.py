@@ -94,6 +94,11 @@ PROFILES: dict[str, Profile] = {
         replace(_FSDP, name="llm-foundry"),
         replace(_FSDP, name="torchtitan"),
         replace(_FSDP, name="torchtune"),
+        replace(_FSDP, name="pytorch", source="PyTorch without a framework around it"),
+        replace(_FSDP, name="ddp", source="PyTorch DistributedDataParallel"),
+        replace(_FSDP, name="hf-trainer", source="transformers Trainer and PEFT"),
+        replace(_FSDP, name="torchao", source="torchao CPUOffloadOptimizer"),
+        replace(_DEEPSPEED, name="megatron-deepspeed", source="Megatron-DeepSpeed: Megatron's model under DeepSpeed's engine"),
         replace(_FSDP, name="auto", source="generic: PyTorch eager with sharding as asked"),
     )
 }

@@ -1,0 +1,155 @@
+"""`tiersim fit`: memory only: peaks, verdict, what makes it fit, and the largest batch, sequence or depth that does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sim.study.fit import Fit
+
+_VERDICTS = {"fits": ("fits", "bold green"), "tight": ("tight", "bold yellow"), "does_not_fit": ("does not fit", "bold red")}
+
+
+def command(
+    scenario: Annotated[str, typer.Argument(help="Scenario file or built-in name.", show_default=False)],
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    maximum: Annotated[
+        str, typer.Option("--max", help="Search the largest that fits: batch_size, sequence_length or layers.")
+    ] = "",
+    every_term: Annotated[bool, typer.Option("--terms", help="Show every term of the plan with its arithmetic.")] = False,
+) -> int:
+    """Does it fit? Peak memory per tier, phase and tensor class, without simulating time.
+
+    Example: tiersim fit a12-reference-box --max batch_size
+
+    Exit codes: 0 every point fits (tight counts), 1 some point does not.
+    """
+    from sim.config import load_scenario
+    from sim.study.fit import assess, largest
+
+    file = load_scenario(scenario)
+    points: list[dict[str, Any]] = []
+    fits: list[Fit] = []
+    for point in file.expand():
+        found = assess(point, with_suggestions=not file.sweep)
+        body = found.point()
+        if maximum:
+            body["max"] = {maximum: largest(point, maximum)}
+        fits.append(found)
+        points.append(body)
+    code = 0 if all(found.verdict != "does_not_fit" for found in fits) else 1
+    if is_json:
+        import json
+
+        typer.echo(json.dumps(points[0] if not file.sweep else {"scenario": file.name, "points": points}, indent=2))
+        return code
+    from sim.cli.printing import console
+
+    out = console()
+    if file.sweep:
+        _print_points(file.name, points, out)
+    else:
+        _print_fit(fits[0], points[0], out, every_term=every_term)
+    return code
+
+
+def _print_fit(found: Fit, body: dict[str, Any], out: Console, *, every_term: bool) -> None:
+    from rich.text import Text
+
+    from sim.units import format_bytes
+
+    word, style = _VERDICTS[found.verdict]
+    out.print(Text.assemble((found.scenario, "bold"), "  ", (word, style)))
+    out.print()
+    out.print(_tier_table(found))
+    for need in found.misfits:
+        short = format_bytes(need.peak_bytes - need.capacity_bytes)
+        out.print(Text(f"{need.tier} is {short} short in phase {need.phase}; its largest tensors:", style="red"))
+        for term in need.largest[:5]:
+            size = format_bytes(term.size_bytes)
+            out.print(Text(f"  {size:>10}  {term.name}" + (f" = {term.formula}" if term.formula else "")))
+    out.print()
+    out.print(_phase_table(found))
+    if every_term:
+        out.print()
+        out.print(_term_table(found))
+    if found.suggestions:
+        out.print()
+        out.print(Text("Any one of these makes it fit (each planned again):", style="bold"))
+        for item in found.suggestions:
+            after = f"{item.tier} {format_bytes(item.peak_bytes)} of {format_bytes(item.capacity_bytes)}"
+            out.print(Text(f"  {item.change}  ->  {after}"))
+    for name, value in body.get("max", {}).items():
+        out.print()
+        out.print(Text(f"Largest {name} that fits: {value or 'none'}", style="bold"))
+    out.print()
+    for note in found.notes:
+        out.print(Text(f"- {note}", style="dim"))
+
+
+def _tier_table(found: Fit) -> Any:
+    from rich.text import Text
+
+    from sim.cli.printing import plain_table
+    from sim.units import format_bytes
+
+    kinds = list(dict.fromkeys(kind for need in found.tiers.values() for kind in need.by_class))
+    table = plain_table("", *found.tiers)
+    needs = list(found.tiers.values())
+    table.add_row("capacity", *(format_bytes(need.capacity_bytes) for need in needs))
+    table.add_row("peak", *(format_bytes(need.peak_bytes) for need in needs))
+    table.add_row("used", *(f"{100 * need.peak_bytes / need.capacity_bytes:.0f} %" for need in needs))
+    table.add_row("in phase", *(need.phase for need in needs))
+    table.add_row("verdict", *(Text(*_VERDICTS[need.verdict]) for need in needs))
+    for kind in kinds:
+        sizes = [need.by_class.get(kind, 0.0) for need in needs]
+        table.add_row(f"  {kind.replace('_', ' ')}", *(format_bytes(size) if size else "" for size in sizes))
+    return table
+
+
+def _phase_table(found: Fit) -> Any:
+    from sim.cli.printing import plain_table
+    from sim.units import format_bytes
+    from sim.workload.footprint.ledger import MOMENTS, phase_of
+
+    phases = list(dict.fromkeys(phase_of(moment) for moment in MOMENTS))
+    shown = {role: found.footprint.phases(role) for role in found.footprint.tiers()}
+    table = plain_table("phase", *shown, title="Allocated by phase (GPU: one rank; other tiers: one host)")
+    for phase in phases:
+        table.add_row(phase.replace("_", " "), *(format_bytes(sizes.get(phase, 0.0)) for sizes in shown.values()))
+    return table
+
+
+def _term_table(found: Fit) -> Any:
+    from sim.cli.printing import plain_table
+    from sim.units import format_bytes
+
+    table = plain_table("Term", "Tier", "Class", "Bytes", "Per", "From", "Formula", title="Every term of the plan")
+    for term in sorted(found.footprint.terms, key=lambda item: (item.tier, -item.size_bytes)):
+        when = term.moments[0] if len(term.moments) > 2 else ", ".join(term.moments)
+        kind = term.tensor_class.value.replace("_", " ")
+        table.add_row(term.name, term.tier, kind, format_bytes(term.size_bytes), term.per, when, term.formula)
+    return table
+
+
+def _print_points(name: str, points: list[dict[str, Any]], out: Console) -> None:
+    from rich.text import Text
+
+    from sim.cli.printing import plain_table
+    from sim.units import format_bytes
+
+    out.print(Text(name, style="bold"))
+    tiers = list(dict.fromkeys(tier for point in points for tier in point["tiers"]))
+    parameters = list(dict.fromkeys(key for point in points for key in point["parameters"]))
+    searched = list(points[0].get("max", {})) if points else []
+    table = plain_table("Point", *(key.rsplit(".", 1)[-1] for key in parameters), *tiers, *(f"max {key}" for key in searched))
+    for point in points:
+        word, style = _VERDICTS[point["verdict"]]
+        cells = [str(point["parameters"].get(key, "")) for key in parameters]
+        peaks = [format_bytes(point["tiers"][tier]["peak_bytes"]) if tier in point["tiers"] else "" for tier in tiers]
+        table.add_row(Text(word, style=style), *cells, *peaks, *(str(value) for value in point.get("max", {}).values()))
+    out.print(table)

@@ -1,0 +1,267 @@
+"""What would make it fit: single changes of the plan, from mild to costly, each verified by planning again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from sim.errors import InputError
+from sim.placement.capacity import TierNeed, capacity_plan
+from sim.placement.plan import Entry, Placement
+from sim.records import TensorClass
+from sim.topology.machine import Machine
+from sim.units import GIB
+from sim.workload.inference import Inference
+from sim.workload.training import Training
+
+Workload = Training | Inference
+#: capacities that are sold, GiB: of GPUs, and of host memory or expanders
+_GPU_SIZES = (16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 192, 288)
+_MAX_SUGGESTIONS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Inputs to set, by dotted path as in a scenario file."""
+
+    settings: Mapping[str, Any]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """A change and what the planned peak of the tier that had overflowed becomes with it."""
+
+    change: str
+    settings: Mapping[str, Any]
+    tier: str
+    peak_bytes: float
+    capacity_bytes: float
+
+    def point(self) -> dict[str, Any]:
+        """As `--json` shows it."""
+        return {
+            "change": self.change, "set": dict(self.settings), "tier": self.tier, "peak_bytes": self.peak_bytes,
+            "capacity_bytes": self.capacity_bytes,
+        }  # fmt: skip
+
+
+def suggestions(workload: Workload, placement: Placement, machine: Machine) -> tuple[Suggestion, ...]:
+    """The smallest change of each kind that makes the job fit; pairs of changes when no single one does."""
+    before = capacity_plan(workload, placement, machine)
+    tight = max(before.values(), key=lambda need: need.peak_bytes / need.capacity_bytes)
+    families = [list(family) for family in _families(workload, placement, machine, before)]
+    found = [
+        _verified([change], workload, placement, machine, tight)
+        for family in families
+        for change in [_first(family, workload, placement, machine)]
+        if change
+    ]
+    if not any(found):
+        strongest = [family[-1] for family in families if family]
+        for pair in combinations(strongest, 2):
+            found.append(_verified(list(pair), workload, placement, machine, tight))
+            if sum(item is not None for item in found) >= _MAX_SUGGESTIONS // 2:
+                break
+    kept = [item for item in found if item is not None][: _MAX_SUGGESTIONS - 1]
+    return (*kept, *_larger_tiers(before))
+
+
+def _first(family: Sequence[Change], workload: Workload, placement: Placement, machine: Machine) -> Change | None:
+    """The mildest change of a family that suffices."""
+    return next((change for change in family if _plan([change], workload, placement, machine) is not None), None)
+
+
+def _plan(changes: Sequence[Change], workload: Workload, placement: Placement, machine: Machine) -> dict[str, TierNeed] | None:
+    """The plan with the changes, if it fits; None if it does not, or if no framework can run it."""
+    for change in changes:
+        for path, value in change.settings.items():
+            workload, placement = applied(workload, placement, path, value)
+    try:
+        needs = capacity_plan(workload, placement, machine)
+    except InputError:
+        return None
+    return needs if all(need.verdict != "does_not_fit" for need in needs.values()) else None
+
+
+def _verified(
+    changes: Sequence[Change], workload: Workload, placement: Placement, machine: Machine, tight: TierNeed
+) -> Suggestion | None:
+    needs = _plan(changes, workload, placement, machine)
+    if needs is None:
+        return None
+    settings: dict[str, Any] = {}
+    for change in changes:
+        settings |= change.settings
+    need = needs.get(tight.tier, max(needs.values(), key=lambda item: item.peak_bytes / item.capacity_bytes))
+    notes = [change.note for change in changes if change.note]
+    text = ", ".join(f"{path}: {_shown(value)}" for path, value in settings.items())
+    return Suggestion(
+        change=f"{text} ({'; '.join(notes)})" if notes else text,
+        settings=settings,
+        tier=need.tier,
+        peak_bytes=need.peak_bytes,
+        capacity_bytes=need.capacity_bytes,
+    )
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def applied(workload: Workload, placement: Placement, path: str, value: Any) -> tuple[Workload, Placement]:
+    """The job with the input at a dotted path set; placement paths name a tensor class and take one tier."""
+    names = path.split(".")
+    if names[0] == "placement":
+        kind = TensorClass(names[1])
+        shares = dict(value) if isinstance(value, Mapping) else {str(value): 1.0}
+        entries = tuple(entry for entry in placement.entries if entry.tensor_class != kind)
+        return workload, Placement(entries=(*entries, Entry(tensor_class=kind, shares=shares)))
+    return _replaced(workload, names[2:], value), placement
+
+
+def _replaced(node: Any, names: Sequence[str], value: Any) -> Any:
+    if not names:
+        return value
+    return dataclasses.replace(node, **{names[0]: _replaced(getattr(node, names[0]), names[1:], value)})
+
+
+# ---------------------------------------------------------------------------------------------------- families of changes
+
+
+def _families(
+    workload: Workload, placement: Placement, machine: Machine, before: Mapping[str, TierNeed]
+) -> Iterator[Iterator[Change]]:
+    """Kinds of changes, mild ones first; each yields its alternatives from the smallest to the largest."""
+    if isinstance(workload, Inference):
+        yield from _inference_families(workload, machine)
+        return
+    own = {machine.memory_tier(gpu) for gpu in machine.gpus()}
+    is_gpu = any(need.verdict == "does_not_fit" for name, need in before.items() if name in own)
+    is_host = any(need.verdict == "does_not_fit" for name, need in before.items() if name not in own)
+    if is_host:
+        yield from _host_families(workload)
+    if is_gpu:
+        yield from _activation_families(workload)
+        yield _zero_stages(workload)
+    yield _placements(placement, machine)
+    yield from _size_families(workload)
+    if is_gpu:
+        yield _optimizers(workload)
+    yield _adapters(workload)
+
+
+def _host_families(training: Training) -> Iterator[Iterator[Change]]:
+    path = "workload.training"
+    yield (Change(settings={f"{path}.load.ranks": ranks}) for ranks in ("first", "sharded") if training.load.ranks != ranks)
+    exact = Change(settings={f"{path}.offload.round_pinned": False}, note="exact pinned buffers")
+    pageable = Change(settings={f"{path}.offload.pin_memory": False}, note="slower copies")
+    yield iter([exact, pageable])
+    if training.offload.buffer_elements:
+        half = [training.offload.buffer_elements // factor for factor in (2, 5, 10)]
+        yield (Change(settings={f"{path}.offload.buffer_elements": size}) for size in half)
+
+
+def _activation_families(training: Training) -> Iterator[Iterator[Change]]:
+    path, plan = "workload.training", training.checkpointing
+    if training.attention == "eager":
+        yield iter([Change(settings={f"{path}.attention": "flash"})])
+    if training.loss == "full":
+        yield (Change(settings={f"{path}.loss": loss}) for loss in ("fused", "chunked", "fused_linear"))
+    if not plan.active:
+        yield iter([Change(settings={f"{path}.checkpointing.active": True}, note="recomputes the forward pass")])
+    elif plan.mode == "selective" or plan.interval > 1 or plan.layers is not None:
+        yield iter([Change(settings={f"{path}.checkpointing.mode": "full", f"{path}.checkpointing.interval": 1,
+                                     f"{path}.checkpointing.layers": None})])  # fmt: skip
+    if not plan.offload:
+        yield iter([Change(settings={f"{path}.checkpointing.active": True, f"{path}.checkpointing.offload": True})])
+
+
+def _zero_stages(training: Training) -> Iterator[Change]:
+    split = training.parallelism
+    if split.data * split.context > 1:
+        for stage in range(split.zero_stage + 1, 4):
+            yield Change(settings={"workload.training.parallelism.zero_stage": stage})
+
+
+def _placements(placement: Placement, machine: Machine) -> Iterator[Change]:
+    """States, then weights, to each slower tier that the machine has, nearest first."""
+    kinds = {tier.kind for tier in machine.tiers.values()}
+    slower = [role for role, kind in (("dram", "dram"), ("cxl", "cxl"), ("pmem", "pmem"), ("nvme", "nvme")) if kind in kinds]
+    now = {entry.tensor_class: entry.shares for entry in placement.entries}
+    for role in slower:
+        if now.get(TensorClass.OPTIMIZER_STATES) != {role: 1.0}:
+            yield Change(settings={"placement.optimizer_states": role})
+    for role in slower:
+        if now.get(TensorClass.WEIGHTS) != {role: 1.0}:
+            yield Change(settings={"placement.optimizer_states": role, "placement.weights": role})
+
+
+def _size_families(training: Training) -> Iterator[Iterator[Change]]:
+    path = "workload.training"
+    yield (_smaller_batch(training, size) for size in range(training.batch_size - 1, 0, -1))
+    lengths = range(training.sequence_length - training.sequence_length % 256, 255, -256)
+    smaller = [length for length in lengths if length < training.sequence_length]
+    yield (Change(settings={f"{path}.sequence_length": length}) for length in smaller)
+
+
+def _smaller_batch(training: Training, size: int) -> Change:
+    """A smaller micro-batch; with more accumulation where that keeps the global batch."""
+    path, total = "workload.training", training.batch_size * training.gradient_accumulation
+    settings: dict[str, Any] = {f"{path}.batch_size": size}
+    if total % size == 0:
+        settings[f"{path}.gradient_accumulation"] = total // size
+    return Change(settings=settings)
+
+
+def _optimizers(training: Training) -> Iterator[Change]:
+    if training.optimizer.type in ("adamw", "adam"):
+        yield Change(settings={"workload.training.optimizer.type": "adamw_8bit"}, note="16-bit weights without master weights")
+
+
+def _adapters(training: Training) -> Iterator[Change]:
+    path = "workload.training.adapter"
+    if training.adapter.type == "none":
+        yield Change(settings={f"{path}.type": "lora"}, note="trains adapters only")
+    if training.adapter.type != "qlora":
+        yield Change(settings={f"{path}.type": "qlora", f"{path}.base": "nf4"}, note="trains adapters only")
+
+
+def _inference_families(inference: Inference, machine: Machine) -> Iterator[Iterator[Change]]:
+    path = "workload.inference"
+    yield (Change(settings={f"{path}.kv_cache": kind}) for kind in ("fp8", "int4") if inference.kv_cache in ("fp16", "bf16"))
+    yield (Change(settings={f"{path}.batch_size": size}) for size in range(inference.batch_size - 1, 0, -1))
+    yield (
+        Change(settings={f"{path}.weights": kind})
+        for kind in ("int8", "q4_k_m")
+        if inference.weights in ("fp32", "fp16", "bf16")
+    )
+    sizes = [size for size in (2, 4, 8, 16) if inference.tensor_parallel < size <= len(machine.gpus())]
+    yield (Change(settings={f"{path}.tensor_parallel": size}) for size in sizes if inference.model.heads % size == 0)
+    yield (
+        Change(settings={"placement.weights": {"gpu": share, "dram": round(1 - share, 2)}}, note="streamed for every pass")
+        for share in (0.75, 0.5, 0.25)
+    )
+
+
+def _larger_tiers(before: Mapping[str, TierNeed]) -> Iterator[Suggestion]:
+    """For every tier that overflows, the smallest capacity that is sold and holds the peak."""
+    for need in before.values():
+        if need.verdict != "does_not_fit":
+            continue
+        if need.capacity_bytes < 300 * GIB and need.tier.startswith("gpu"):
+            sizes = [size * GIB for size in _GPU_SIZES]
+        else:
+            sizes = [2.0**power * step * GIB for power in range(3, 20) for step in (1.0, 1.5)]
+        size = next((size for size in sizes if size >= need.peak_bytes), 0.0)
+        if size:
+            yield Suggestion(
+                change=f"{need.tier}: {size / GIB:g} GiB",
+                settings={f"capacity of {need.tier}": f"{size / GIB:g} GiB"},
+                tier=need.tier,
+                peak_bytes=need.peak_bytes,
+                capacity_bytes=size,
+            )

@@ -1,0 +1,174 @@
+"""Verdicts at both sides of the boundary, suggestions that hold, and the search for the largest that fits."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from sim.config import scenario_of
+from sim.errors import InputError
+from sim.placement.capacity import TierNeed, capacity_plan, verdict
+from sim.scenario import Scenario
+from sim.study.fit import assess, largest, largest_that
+from sim.study.fit_changes import applied
+from sim.units import GIB
+
+BOX = "epyc-9554p-2x4090"
+
+
+def scenario(training: dict[str, Any], topology: Any = BOX, **blocks: Any) -> Scenario:
+    data = {"topology": topology, "workload": {"training": training}} | blocks
+    return scenario_of(data, "case").resolve()
+
+
+SMALL = {"model": "gpt2", "sequence_length": 512, "batch_size": 1, "framework": "pytorch"}
+LLAMA = {
+    "model": "llama-7b",
+    "framework": "deepspeed-zero",
+    "sequence_length": 1024,
+    "batch_size": 1,
+    "checkpointing": {"active": True},
+    "parallelism": {"zero_stage": 3},
+}
+
+
+def test_verdict_is_tight_from_90_percent_and_a_misfit_one_byte_above_the_capacity() -> None:
+    assert verdict(90.0, 100.0) == "fits"
+    assert verdict(90.1, 100.0) == "tight"
+    assert verdict(100.0, 100.0) == "tight"
+    assert verdict(100.1, 100.0) == "does_not_fit"
+
+
+def test_both_sides_of_the_gpu_boundary() -> None:
+    peak = assess(scenario(SMALL)).tiers["gpu0.gddr"].peak_bytes
+    machine = scenario(SMALL).machine
+
+    def with_capacity(size: float) -> str:
+        tiers = dict(machine.tiers)
+        for name in ("gpu0.gddr", "gpu1.gddr"):
+            import msgspec
+
+            tiers[name] = msgspec.structs.replace(tiers[name], capacity_bytes=size)
+        point = scenario(SMALL)
+        return assess(dataclasses.replace(point, machine=dataclasses.replace(machine, tiers=tiers))).verdict
+
+    assert with_capacity(peak) == "tight"
+    assert with_capacity(peak - 1) == "does_not_fit"
+    assert with_capacity(peak / 0.89) == "fits"
+
+
+def test_misfit_names_tier_phase_and_shortfall() -> None:
+    found = assess(scenario(LLAMA | {"optimizer": {"offload": True}}, {"base": BOX, "set": {"cpu0.memory.capacity": "96 GiB"}}))
+    assert found.verdict == "does_not_fit"
+    (need,) = found.misfits
+    assert (need.tier, need.phase) == ("cpu0.dram", "first_step")
+    body = found.point()["tiers"]["cpu0.dram"]
+    assert body["shortfall_bytes"] == pytest.approx(body["peak_bytes"] - 96 * GIB)
+    assert sum(body["by_class"].values()) == pytest.approx(body["peak_bytes"])
+    assert need.largest[0].name == "optimizer states"
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        LLAMA,
+        LLAMA | {"batch_size": 16, "checkpointing": {"active": False}, "optimizer": {"offload": True}},
+        {"model": "llama-2-70b", "framework": "deepspeed-zero", "batch_size": 4, "parallelism": {"data": 2, "zero_stage": 1}},
+    ],
+)
+def test_every_suggested_change_fits_when_planned_again(training: dict[str, Any]) -> None:
+    point = scenario(training)
+    found = assess(point)
+    assert found.verdict == "does_not_fit"
+    assert found.suggestions
+    for suggestion in found.suggestions:
+        if any(path.startswith("capacity") for path in suggestion.settings):
+            assert suggestion.peak_bytes <= suggestion.capacity_bytes
+            continue
+        workload, placement = point.job.workload, point.job.placement
+        for path, value in suggestion.settings.items():
+            workload, placement = applied(workload, placement, path, value)
+        needs = capacity_plan(workload, placement, point.machine)
+        assert all(need.verdict != "does_not_fit" for need in needs.values()), suggestion.change
+
+
+def test_smaller_micro_batch_keeps_the_global_batch_where_it_can() -> None:
+    found = assess(scenario(LLAMA | {"batch_size": 24, "optimizer": {"offload": True}, "checkpointing": {"active": False}}))
+    settings = next(item.settings for item in found.suggestions if "workload.training.batch_size" in item.settings)
+    size, steps = settings["workload.training.batch_size"], settings.get("workload.training.gradient_accumulation", 1)
+    assert 24 % size or size * steps == 24
+
+
+@pytest.mark.parametrize("name", ["batch_size", "sequence_length", "layers"])
+def test_largest_fits_and_one_more_does_not(name: str) -> None:
+    from sim.study.fit import is_fitting, with_value
+
+    point = scenario(SMALL)
+    value = largest(point, name)
+    assert value > 1
+    job = point.job
+    assert is_fitting(with_value(job.workload, name, value), job.placement, point.machine)  # type: ignore[arg-type]
+    assert not is_fitting(with_value(job.workload, name, value + 1), job.placement, point.machine)  # type: ignore[arg-type]
+
+
+def test_largest_is_zero_when_nothing_fits_and_refuses_other_names() -> None:
+    huge = scenario({"model": "llama-3.1-405b", "framework": "pytorch"})
+    assert largest(huge, "batch_size") == 0
+    with pytest.raises(InputError, match="cannot search 'width'"):
+        largest(huge, "width")
+
+
+@pytest.mark.parametrize("limit", range(1, 40))
+def test_bisection_is_exact(limit: int) -> None:
+    assert largest_that(lambda value: value <= limit, 1, 1000) == limit
+    assert largest_that(lambda value: value <= limit, 1, 20) == min(limit, 20)
+    assert largest_that(lambda value: value <= limit, 50, 1000) == 0
+
+
+def test_ranks_use_their_own_numa_node_and_spill_to_the_other_unless_bound() -> None:
+    training = {
+        "model": "llama-2-13b",
+        "framework": "deepspeed-zero",
+        "optimizer": {"offload": True},
+        "parallelism": {"data": 4, "zero_stage": 3},
+        "checkpointing": {"active": True},
+    }
+
+    def needs(capacity: str, **offload: Any) -> dict[str, TierNeed]:
+        machine = {"base": "dgx-a100", "set": {"cpu0.memory.capacity": capacity}}
+        point = scenario(training | {"offload": offload}, machine)
+        return capacity_plan(point.job.workload, point.job.placement, point.machine)  # type: ignore[arg-type]
+
+    roomy = needs("1 TiB")
+    assert set(roomy) == {"gpu0.hbm", "cpu0.dram"}  # GPUs 0 to 3 hang on the first socket
+    small = needs("128 GiB")
+    assert small["cpu0.dram"].peak_bytes == pytest.approx(128 * GIB)
+    assert small["cpu0.dram"].peak_bytes + small["cpu1.dram"].peak_bytes == pytest.approx(roomy["cpu0.dram"].peak_bytes)
+    bound = needs("128 GiB", cores_bound=True)
+    assert bound["cpu0.dram"].verdict == "does_not_fit"
+
+
+def test_inference_misfit_suggests_quantisation_or_more_gpus() -> None:
+    data = {"topology": BOX, "workload": {"inference": {"model": "llama-2-13b", "batch_size": 4}}}
+    found = assess(scenario_of(data, "case").resolve())
+    assert found.verdict == "does_not_fit"
+    assert any("inference.weights" in item.change for item in found.suggestions)
+    assert any("tensor_parallel: 2" in item.change for item in found.suggestions)
+
+
+def test_command_prints_json_and_exits_1_on_a_misfit(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from sim.cli import run
+
+    path = tmp_path / "misfit.yaml"
+    path.write_text(f"topology: {BOX}\nworkload: {{training: {{model: llama-7b}}}}\n")
+    assert run(["fit", str(path), "--json", "--max", "batch_size"]) == 1
+    body = json.loads(capsys.readouterr().out)
+    assert body["verdict"] == "does_not_fit"
+    assert body["max"] == {"batch_size": 0}
+    assert body["suggestions"][0]["change"]
+    assert set(body["tiers"]["gpu0.gddr"]) >= {"capacity_bytes", "peak_bytes", "peak_phase", "by_class"}
+    assert run(["fit", "a12-reference-box", "--terms"]) == 0
+    assert "optimizer states" in capsys.readouterr().out
