@@ -244,6 +244,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     layer: int = -1
     micro_batch: int = -1
     flops: float = 0.0
+    arithmetic_s: float = 0.0  # compute: of the solo time work / rate_cap, what arithmetic takes (the rest is memory)
+    launch_s: float = 0.0  # compute: of the solo time, launches and dispatch
     size_bytes: float = 0.0  # payload, for people
 
 

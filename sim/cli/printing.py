@@ -50,8 +50,12 @@ def print_result(result: Result, out: Console, *, is_explained: bool = False) ->
     out.print(tier_table(result))
     out.print()
     _print_times(result, out)
+    if result.jobs:
+        out.print()
+        out.print(job_table(result))
     out.print()
-    out.print(breakdown_table(result.summary.breakdown_s))
+    title = "Where the answer's time goes" if result.inference else "Where the step goes"
+    out.print(breakdown_table(result.summary.breakdown_s, title))
     out.print()
     out.print(channel_table(result))
     if is_explained:
@@ -89,7 +93,7 @@ def _print_times(result: Result, out: Console) -> None:
     if not result.fits:
         out.print(Text(f"Does not fit: {result.reason}", style="red"))
         out.print(Text("With more memory, and all else equal:", style="dim"))
-    seconds = times.total_s if times else summary.step_time_s
+    seconds = summary.step_time_s
     band = result.band.around(seconds)
     low, high = format_seconds(float(band["low_s"])), format_seconds(float(band["high_s"]))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -138,9 +142,20 @@ def tier_table(result: Result) -> Table:
     return table
 
 
-def breakdown_table(parts: Mapping[str, float]) -> Table:
+def job_table(result: Result) -> Table:
+    """One row per job of a scenario with several: its time beside the others, and against running alone."""
+    table = plain_table("Job", "host", "verdict", "time", "tokens/s", "against alone")
+    for job in result.jobs:
+        words, style = _VERDICTS["fits" if job.fits else "does_not_fit"]
+        seconds, tokens = format_seconds(job.summary.step_time_s), f"{job.summary.tokens_per_s:,.4g}"
+        name, host = job.scenario.job.name, job.scenario.machine.name
+        table.add_row(name, host, Text(words, style=style), seconds, tokens, f"{job.contention:.3g} x")
+    return table
+
+
+def breakdown_table(parts: Mapping[str, float], title: str) -> Table:
     """Seconds of the slowest rank by what they went into, with a bar."""
-    table = plain_table("Where the step goes", "time", "share")
+    table = plain_table(title, "time", "share")
     table.add_column("", justify="left")
     total = sum(parts.values())
     for key, value in parts.items():

@@ -41,12 +41,10 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
     else:
         step, program = prepare(scenario)
         replay = _replayed(program, scenario)
-    summary = summarise(program, replay)
+    summary, times = _summarised(scenario, program, replay)
     summary = msgspec.structs.replace(summary, tiers=_peaks(scenario, summary))
     reasons = _overflows(summary)
-    times = _inference(scenario, program, replay)
-    seconds = times.total_s if times else summary.step_time_s
-    penalty, base, fastest = _penalty(scenario, seconds) if with_penalty else (1.0, "", None)
+    penalty, base, fastest = _penalty(scenario, summary.step_time_s) if with_penalty else (1.0, "", None)
     return Result(
         scenario=scenario,
         step=step,
@@ -98,9 +96,8 @@ def _run_together(scenario: Scenario) -> Result:
     for part, item, (step, own) in zip(parts(), alone, prepared, strict=True):
         seen = of_job(part, replay)
         single = run(item)
-        summary, times = summarise(own, seen), _inference(item, own, seen)
-        base = single.inference.total_s if single.inference else single.summary.step_time_s
-        contention = (times.total_s if times else summary.step_time_s) / base
+        summary, times = _summarised(item, own, seen)
+        contention = summary.step_time_s / single.summary.step_time_s
         results.append(
             dataclasses.replace(
                 single, step=step, program=own, replay=seen, summary=summary, inference=times, contention=contention,
@@ -115,6 +112,12 @@ def _run_together(scenario: Scenario) -> Result:
         reason="; ".join(reasons), offload_penalty=max(result.offload_penalty for result in results),
         penalty_base="the slowest job", jobs=tuple(results), contention=max(result.contention for result in results),
     )  # fmt: skip
+
+
+def _summarised(scenario: Scenario, program: Program, replay: Replay) -> tuple[Summary, InferenceTimes | None]:
+    """Statistics of the replay; those of an inference cover the whole answer, not just the sampled tokens."""
+    times = _inference(scenario, program, replay)
+    return summarise(program, replay, stretch=times.stretch(replay) if times else None), times
 
 
 def _inference(scenario: Scenario, program: Program, replay: Replay) -> InferenceTimes | None:
@@ -185,12 +188,11 @@ def _penalty(scenario: Scenario, seconds: float) -> tuple[float, str, Summary | 
         return 1.0, "this placement is the fastest tier", None
     _step, program = prepare(twin)
     replay = _replayed(program, dataclasses.replace(twin, options=dataclasses.replace(scenario.options, level="summary")))
-    fast = summarise(program, replay)
-    times = _inference(twin, program, replay)
+    fast, _times = _summarised(twin, program, replay)
     base = "everything in the fastest tier"
     if _overflows(msgspec.structs.replace(fast, tiers=_peaks(twin, fast))):
         base += ", which does not fit: unbounded capacity is assumed"
-    return seconds / (times.total_s if times else fast.step_time_s), base, fast
+    return seconds / fast.step_time_s, base, fast
 
 
 def fastest_twin(scenario: Scenario) -> Scenario | None:

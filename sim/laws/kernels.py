@@ -11,9 +11,9 @@ Not modelled: tile and wave quantisation, clocks that fall with power, caches la
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from sim.laws.decode import decode_time
+from sim.laws.decode import decode_class, decode_time
 from sim.records import Kernel
 
 #: sequence length at which fused attention reaches half its rate (tokens); fit over FlashAttention benchmark rows
@@ -62,29 +62,47 @@ def memory_rate(part: Mapping[str, Any]) -> float:
     return float(memory["bandwidth"]) * float(efficiency)
 
 
+class Parts(NamedTuple):
+    """What a kernel's seconds went into: arithmetic, memory traffic, and launch (which no faster resource shortens)."""
+
+    arithmetic_s: float
+    memory_s: float
+    fixed_s: float
+
+
 def solo_time(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s: float = 0.0) -> float:
     """Seconds that all `kernel.count` kernels take back to back on an otherwise idle device.
 
     `part` holds the device's datasheet in SI; `bandwidth_bytes_per_s` replaces its own memory bandwidth when the
     operands live elsewhere. A recorded kernel takes what was measured.
     """
+    return sum(solo_parts(kernel, part, bandwidth_bytes_per_s=bandwidth_bytes_per_s))
+
+
+def solo_parts(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s: float = 0.0) -> Parts:
+    """The seconds of :func:`solo_time` by what they went into; those of a recorded kernel count as arithmetic."""
     if kernel.recorded_s > 0:
-        return kernel.recorded_s * kernel.count
+        return Parts(kernel.recorded_s * kernel.count, 0.0, 0.0)
     size = kernel.read_bytes + kernel.write_bytes
     if kernel.kind == "gemv":
-        return kernel.count * decode_time(
+        rate = gemm_rate(part, kernel.dtype)
+        whole = decode_time(
             size,
             kernel.flops,
             memory_part=str(part["memory"].get("part", "")),
             bandwidth_bytes_per_s=bandwidth_bytes_per_s or float(part["memory"]["bandwidth"]),
-            flops_per_s=gemm_rate(part, kernel.dtype),
+            flops_per_s=rate,
         )
-    each = float(part.get("launch_latency", 0.0))
+        arithmetic, fixed = kernel.flops / rate, decode_class(str(part["memory"].get("part", ""))).layer_s
+        memory = whole - fixed - arithmetic
+        return Parts(kernel.count * arithmetic, kernel.count * memory, kernel.count * fixed)
+    arithmetic = memory = 0.0
     if kernel.kind == "attention":
-        each += kernel.flops / attention_rate(part, kernel.variant, kernel.sequence_length or 1)
+        arithmetic = kernel.flops / attention_rate(part, kernel.variant, kernel.sequence_length or 1)
     else:
         if kernel.flops:
-            each += kernel.flops / gemm_rate(part, kernel.dtype)
+            arithmetic = kernel.flops / gemm_rate(part, kernel.dtype)
         if size:
-            each += size / (bandwidth_bytes_per_s or memory_rate(part))
-    return each * kernel.count
+            memory = size / (bandwidth_bytes_per_s or memory_rate(part))
+    fixed = float(part.get("launch_latency", 0.0))
+    return Parts(kernel.count * arithmetic, kernel.count * memory, kernel.count * fixed)

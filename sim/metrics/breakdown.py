@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from sim.errors import InternalError
-from sim.records import Operation, OperationRecord, Program, Replay
+from sim.records import Operation, OperationRecord, Program, Replay, Struct
 
 #: category of an operation -> key of the breakdown, in the priority in which overlapping seconds are attributed
 KEYS: Mapping[str, str] = {
@@ -42,8 +42,22 @@ def slowest_rank(program: Program, replay: Replay) -> str:
     return min(ends, key=lambda rank: (-ends[rank], rank)) if ends else ""
 
 
-def breakdown_s(program: Program, replay: Replay, rank: str | None = None) -> dict[str, float]:
-    """Seconds of the step by key of :data:`KEYS`; they sum to the makespan.
+class Stretch(Struct, frozen=True, kw_only=True):
+    """Seconds after `after_s` stand for `factor` seconds each: the sampled tokens of a decode for all of them."""
+
+    after_s: float
+    factor: float
+
+    def seconds(self, start_s: float, end_s: float) -> float:
+        """What the span from `start_s` to `end_s` stands for."""
+        late = max(0.0, end_s - max(start_s, self.after_s))
+        return (end_s - start_s - late) + self.factor * late
+
+
+def breakdown_s(
+    program: Program, replay: Replay, rank: str | None = None, *, stretch: Stretch | None = None
+) -> dict[str, float]:
+    """Seconds of the step by key of :data:`KEYS`; they sum to the makespan (stretched, if it is).
 
     An instant at which several operations of the rank run belongs to the first of their categories in the order of KEYS;
     an instant at which none runs is idle. `rank` defaults to the slowest.
@@ -55,11 +69,15 @@ def breakdown_s(program: Program, replay: Replay, rank: str | None = None) -> di
         operation = by_id[record.id]
         if rank_of(operation.stream) == chosen and record.end_s > record.ready_s:
             intervals[operation.category].append(busy_interval(operation, record))
-    return partition(intervals, replay.makespan_s)
+    return partition(intervals, replay.makespan_s, stretch)
 
 
-def partition(intervals: Mapping[str, Iterable[tuple[float, float]]], total_s: float) -> dict[str, float]:
+def partition(
+    intervals: Mapping[str, Iterable[tuple[float, float]]], total_s: float, stretch: Stretch | None = None
+) -> dict[str, float]:
     """Share `total_s` among categories by priority; `intervals` holds (start, end) per category."""
+    length = stretch.seconds if stretch else lambda start, end: end - start
+    total_s = length(0.0, total_s)
     edges: list[tuple[float, int, int]] = []
     for rank, category in enumerate(_PRIORITY):
         for start, end in intervals.get(category, ()):
@@ -73,7 +91,7 @@ def partition(intervals: Mapping[str, Iterable[tuple[float, float]]], total_s: f
         if time > previous:
             owner = next((index for index, count in enumerate(active) if count), None)
             if owner is not None:
-                parts[owner].append(time - previous)
+                parts[owner].append(length(previous, time))
             previous = time
         active[rank] += change
     seconds = {KEYS[category]: math.fsum(parts[rank]) for rank, category in enumerate(_PRIORITY)}

@@ -3,8 +3,9 @@
 From the operation that ends last we walk back to whatever released each operation (a dependency, or the one before it on
 its stream). The seconds of each link are split among the resources that set its pace:
 
-- at its cap, computation is paced by its own device. Kernel time is arithmetic plus memory time, so the channel of its
-  memory owns the share that the operation used of it, and the device's cores ("gpu0.sm", "cpu0.cores") own the rest;
+- at its cap, computation is paced by its own device. Kernel time is arithmetic plus memory time plus launches, so the
+  device's cores ("gpu0.sm", "cpu0.cores") own the arithmetic, nobody the launches ("overhead"), and the channel of its memory
+  the rest; where that split is unknown, the channel owns the share of it that the operation used, and the cores the rest;
 - at its cap, a copy that saturates no channel is paced by the copy engine;
 - below its cap, the channel that limited it owns all: of those it crosses, the one that was saturated longest.
 """
@@ -15,6 +16,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Mapping
 
+from sim.metrics.breakdown import Stretch
 from sim.records import Channel, ChannelTotal, Kind, Operation, OperationRecord, Program, Replay
 
 #: share of the critical path above which a resource is said to bind
@@ -47,8 +49,9 @@ def critical_path(program: Program, replay: Replay) -> list[OperationRecord]:
     return path
 
 
-def owners_s(program: Program, replay: Replay) -> dict[str, float]:
+def owners_s(program: Program, replay: Replay, *, stretch: Stretch | None = None) -> dict[str, float]:
     """Seconds of the critical path by the resource that owns them, largest first."""
+    length = stretch.seconds if stretch else lambda start, end: end - start
     by_id = {operation.id: operation for operation in program.operations}
     channels = {channel.name: channel for channel in program.channels}
     totals = {total.name: total for total in replay.channels}
@@ -56,22 +59,21 @@ def owners_s(program: Program, replay: Replay) -> dict[str, float]:
     seconds: dict[str, float] = defaultdict(float)
     for record in critical_path(program, replay):
         operation = by_id[record.id]
-        seconds[OVERHEAD] += max(0.0, min(operation.latency_s, record.end_s - record.ready_s))
+        latency = max(0.0, min(operation.latency_s, record.end_s - record.ready_s))
+        seconds[OVERHEAD] += length(record.ready_s, record.ready_s + latency)
         duration = record.end_s - record.start_s
         if duration > 0.0:
             device = devices.get(operation.stream, "") or operation.stream
             for resource, share in _shares(operation, duration, channels, totals, device).items():
-                seconds[resource] += share * duration
+                seconds[resource] += share * length(record.start_s, record.end_s)
     return dict(sorted(seconds.items(), key=lambda item: (-item[1], item[0])))
 
 
-def bound_by(program: Program, replay: Replay) -> str:
+def bound_by(owners: Mapping[str, float], total_s: float) -> str:
     """The resource that owns most seconds of the critical path; "none" when none owns more than 30 % of the step."""
-    owned = {name: value for name, value in owners_s(program, replay).items() if name != OVERHEAD}
-    if not owned or replay.makespan_s <= 0.0:
-        return NONE
-    first = next(iter(owned))
-    return first if owned[first] > BINDING_SHARE * replay.makespan_s else NONE
+    owned = {name: value for name, value in owners.items() if name != OVERHEAD}
+    first = max(owned, key=lambda name: (owned[name], name), default="")
+    return first if first and owned[first] > BINDING_SHARE * total_s else NONE
 
 
 def _stream_predecessors(program: Program) -> dict[str, str]:
@@ -101,9 +103,19 @@ def _shares(
     if operation.kind in (Kind.COMPUTE, Kind.HOST_UPDATE):
         own = next((name for name in used if channels[name].unit == "cores"), f"{device}.sm")
         if rate >= _AT_CAP * operation.rate_cap or not used:
+            if operation.arithmetic_s + operation.launch_s > 0.0:
+                return _kernel_shares(operation, busiest, own)
             share = min(1.0, moved.get(busiest, 0.0))
             return {busiest: share, own: 1.0 - share} if busiest else {own: 1.0}
     elif not used or (rate >= _AT_CAP * operation.rate_cap and moved.get(busiest, 0.0) < _AT_CAP):
         return {f"{device}.copy_engine" if operation.kind == Kind.TRANSFER else busiest or OVERHEAD: 1.0}
     limiting = max(used, key=lambda name: (totals[name].saturated_s if name in totals else 0.0, used[name], name))
     return {limiting: 1.0}
+
+
+def _kernel_shares(operation: Operation, memory: str, own: str) -> dict[str, float]:
+    """Shares of kernels that ran at their own pace, from the parts of their solo time."""
+    solo_s = operation.work / operation.rate_cap
+    arithmetic, launch = operation.arithmetic_s / solo_s, operation.launch_s / solo_s
+    rest = max(0.0, 1.0 - arithmetic - launch)
+    return {own: arithmetic + (0.0 if memory else rest), OVERHEAD: launch} | ({memory: rest} if memory else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from sim.errors import InternalError
+from sim.metrics.breakdown import Stretch
 from sim.records import Program, Replay, Struct
 
 
@@ -16,6 +17,12 @@ class InferenceTimes(Struct, frozen=True, kw_only=True):
     tokens_per_s: float  # generated tokens / (prefill + decode)
     decode_tokens_per_s: float  # generated tokens of the decode / decode time; 0 when only one token is generated
     total_s: float
+
+    def stretch(self, replay: Replay) -> Stretch:
+        """How the replayed tokens stand for all of them: seconds after the first token count so many times."""
+        sampled = replay.makespan_s - self.time_to_first_token_s
+        rest = self.total_s - self.time_to_first_token_s
+        return Stretch(after_s=self.time_to_first_token_s, factor=rest / sampled if sampled > 0 else 1.0)
 
 
 def inference_times(program: Program, replay: Replay, *, output_length: int, num_sequences: int) -> InferenceTimes:

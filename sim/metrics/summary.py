@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sim.errors import InternalError
-from sim.metrics.breakdown import breakdown_s
+from sim.metrics.breakdown import Stretch, breakdown_s
 from sim.metrics.critical_path import bound_by, owners_s
 from sim.records import Program, Replay, Struct
 
@@ -57,39 +57,41 @@ class Summary(
     tiers: dict[str, TierUse]
 
 
-def summarise(program: Program, replay: Replay) -> Summary:
-    """Statistics of one replay of one step.
+def summarise(program: Program, replay: Replay, *, stretch: Stretch | None = None) -> Summary:
+    """Statistics of one replay of one step, or with `stretch` of the whole answer that a sampled decode stands for.
 
     Raises InternalError for an impossible result: MFU or a utilisation above 1, or a time that is not positive.
     """
-    step_s = replay.makespan_s
+    step_s = stretch.seconds(0.0, replay.makespan_s) if stretch else replay.makespan_s
     if not 0.0 < step_s < float("inf"):
         raise InternalError(f"the step of {program.name!r} takes {step_s!r} s")
     mfu = program.model_flops / (step_s * program.peak_flops_per_s) if program.peak_flops_per_s > 0 else 0.0
     if mfu > 1.0 + _TOLERANCE:
         raise InternalError(f"MFU of {100 * mfu:.4g} %: the step of {program.name!r} is faster than its arithmetic allows")
-    uses = _channel_uses(program, replay)
+    uses = _channel_uses(program, replay, stretch)
+    owners = owners_s(program, replay, stretch=stretch)
     units = {channel.name: channel.unit for channel in program.channels}
     return Summary(
         step_time_s=step_s,
         tokens_per_s=program.num_tokens / step_s,
         mfu=mfu,
-        breakdown_s=breakdown_s(program, replay),
-        bound_by=bound_by(program, replay),
-        owners_s=owners_s(program, replay),
+        breakdown_s=breakdown_s(program, replay, stretch=stretch),
+        bound_by=bound_by(owners, step_s),
+        owners_s=owners,
         channels={name: use for name, use in uses.items() if units[name] == "bytes"},
         cores={name: use for name, use in uses.items() if units[name] == "cores"},
         tiers=_tier_uses(program, replay),
     )
 
 
-def _channel_uses(program: Program, replay: Replay) -> dict[str, ChannelUse]:
+def _channel_uses(program: Program, replay: Replay, stretch: Stretch | None) -> dict[str, ChannelUse]:
     totals = {total.name: total for total in replay.channels}
+    amounts = _stretched(program, replay, stretch) if stretch else {total.name: total.amount for total in replay.channels}
+    step_s = stretch.seconds(0.0, replay.makespan_s) if stretch else replay.makespan_s
     uses: dict[str, ChannelUse] = {}
     for channel in program.channels:
-        total = totals.get(channel.name)
-        amount = total.amount if total else 0.0
-        utilisation = amount / (channel.bandwidth_per_s * replay.makespan_s)
+        total, amount = totals.get(channel.name), amounts.get(channel.name, 0.0)
+        utilisation = amount / (channel.bandwidth_per_s * step_s)
         if utilisation > 1.0 + _TOLERANCE:
             raise InternalError(f"channel {channel.name!r} carried {100 * utilisation:.6g} % of its bandwidth")
         uses[channel.name] = ChannelUse(
@@ -100,6 +102,22 @@ def _channel_uses(program: Program, replay: Replay) -> dict[str, ChannelUse]:
             multiplicity=channel.multiplicity,
         )
     return uses
+
+
+def _stretched(program: Program, replay: Replay, stretch: Stretch) -> dict[str, float]:
+    """Bytes per member of each channel, with those of stretched operations counted as often as their seconds."""
+    multiplicity = {stream.name: stream.multiplicity for stream in program.streams}
+    members = {channel.name: channel.multiplicity for channel in program.channels}
+    by_id = {operation.id: operation for operation in program.operations}
+    amounts: dict[str, float] = {}
+    for record in replay.operations:
+        operation = by_id[record.id]
+        span = record.end_s - record.start_s
+        times = stretch.seconds(record.start_s, record.end_s) / span if span > 0 else 1.0
+        for name, cost in operation.uses:
+            amount = times * operation.work * cost * multiplicity[operation.stream] / members[name]
+            amounts[name] = amounts.get(name, 0.0) + amount
+    return amounts
 
 
 def _tier_uses(program: Program, replay: Replay) -> dict[str, TierUse]:

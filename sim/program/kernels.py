@@ -6,20 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sim.laws.kernels import solo_time
+from sim.laws.kernels import solo_parts
 from sim.program.transfers import Flow
 from sim.records import INFINITY, StepOperation
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Work of a compute operation (bytes, or seconds when it moves none), its cap, and the seconds its kernels run."""
+    """Work of a compute operation (bytes, or seconds when it moves none), its cap, and the seconds its kernels run.
+
+    Of the solo time work / rate_cap, `arithmetic_s` is arithmetic and `launch_s` is launches and dispatch; the rest is memory.
+    """
 
     work: float
     rate_cap: float
     uses: tuple[tuple[str, float], ...]
     busy_s: float
     flops: float
+    arithmetic_s: float = 0.0
+    launch_s: float = 0.0
 
 
 def compute(op: StepOperation, part: Mapping[str, Any], memory: Flow) -> Compute:
@@ -27,12 +32,15 @@ def compute(op: StepOperation, part: Mapping[str, Any], memory: Flow) -> Compute
 
     `memory` is the device's access to its own memory. A fully dispatch-bound operation moves its bytes slowly.
     """
-    busy = sum(solo_time(kernel, part) for kernel in op.kernels)
+    parts = [solo_parts(kernel, part) for kernel in op.kernels]
+    busy = sum(sum(item) for item in parts)
     flops = sum(kernel.flops * kernel.count for kernel in op.kernels)
     size = sum((kernel.read_bytes + kernel.write_bytes) * kernel.count for kernel in op.kernels)
     duration = max(busy, op.dispatch_s)
     if duration <= 0:
         return Compute(0.0, INFINITY, (), 0.0, flops)
+    arithmetic = sum(item.arithmetic_s for item in parts)
+    launch = sum(item.fixed_s for item in parts) + duration - busy
     if size <= 0:
-        return Compute(duration, 1.0, (), busy, flops)
-    return Compute(size, size / duration, memory.uses, busy, flops)
+        return Compute(duration, 1.0, (), busy, flops, arithmetic, launch)
+    return Compute(size, size / duration, memory.uses, busy, flops, arithmetic, launch)

@@ -263,6 +263,8 @@ class _Lowering:
             latency_s=op.fixed_s,
             weight=_COMPUTE_WEIGHT,
             flops=done.flops,
+            arithmetic_s=done.arithmetic_s,
+            launch_s=done.launch_s,
         )
 
     def _renamed(self, wait: str, group: Group) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from sim.errors import InternalError
 from sim.metrics import summarise
-from sim.metrics.breakdown import KEYS, breakdown_s, partition
+from sim.metrics.breakdown import KEYS, Stretch, breakdown_s, partition
 from sim.metrics.claim import verdict_of
 from sim.metrics.critical_path import bound_by, critical_path, owners_s
 from sim.records import Channel, ChannelTotal, Kind, Operation, OperationRecord, Program, Replay, Stream, Tier, TierPeak
@@ -100,8 +100,9 @@ def test_critical_path_and_its_owner() -> None:
     owned = owners_s(program(), replay())
     assert owned["link"] == pytest.approx(3.0)
     assert owned["dram"] == pytest.approx(2.0)
-    assert bound_by(program(), replay()) == "none"  # 3 of 10 s is not more than 30 %
-    assert bound_by(program(), replay(makespan_s=9.9)) == "link"
+    assert bound_by(owned, 10.0) == "none"  # 3 of 10 s is not more than 30 %
+    assert bound_by(owned, 9.9) == "link"
+    assert bound_by({"overhead": 9.0}, 10.0) == "none"
 
 
 def test_kernel_time_is_split_between_memory_and_arithmetic() -> None:
@@ -114,6 +115,16 @@ def test_kernel_time_is_split_between_memory_and_arithmetic() -> None:
     assert owned["gpu0.sm"] == pytest.approx(2.0)
 
 
+def test_known_parts_of_kernel_time_decide_the_owner() -> None:
+    # of 4 s, 1 s is arithmetic and 0.5 s launches: memory owns the other 2.5 s
+    kernel = Operation(
+        id="k", kind=Kind.COMPUTE, stream="a.compute", sequence=0, work=40.0, rate_cap=10.0, uses=(("link", 0.5),),
+        arithmetic_s=1.0, launch_s=0.5,
+    )  # fmt: skip
+    owned = owners_s(program(kernel), replay(OperationRecord(id="k", ready_s=0.0, start_s=0.0, end_s=4.0)))
+    assert owned == pytest.approx({"link": 2.5, "gpu0.sm": 1.0, "overhead": 0.5})
+
+
 def test_summary() -> None:
     summary = summarise(program(), replay())
     assert summary.step_time_s == 10.0
@@ -122,6 +133,19 @@ def test_summary() -> None:
     assert summary.channels["link"].utilisation == pytest.approx(0.3)
     assert summary.channels["dram"].bytes == 20.0
     assert summary.tiers["gpu0.gddr"].peak_bytes == 60.0
+
+
+def test_seconds_of_sampled_tokens_count_as_often_as_they_stand_for() -> None:
+    stretch = Stretch(after_s=6.0, factor=10.0)  # the 2 s of host update and 2 s of idle stand for 20 s each
+    summary = summarise(program(), replay(), stretch=stretch)
+    assert summary.step_time_s == pytest.approx(46.0)
+    assert summary.breakdown_s["cpu_optimizer"] == pytest.approx(20.0)
+    assert summary.breakdown_s["idle"] == pytest.approx(20.0)
+    assert summary.breakdown_s["compute"] == pytest.approx(4.0)
+    assert sum(summary.breakdown_s.values()) == pytest.approx(46.0, abs=1e-9)
+    assert summary.bound_by == "dram"
+    assert summary.channels["dram"].bytes == pytest.approx(200.0)
+    assert summary.channels["link"].bytes == pytest.approx(30.0)
 
 
 def test_impossible_results_are_internal_errors() -> None:
