@@ -10,10 +10,8 @@ from sim.errors import Fault, InputError
 from sim.experiment import Result, run
 from sim.metrics.phases import phase_seconds
 from sim.scenario import Scenario
-from sim.topology.machine import Machine
-from sim.workload.footprint import Footprint, footprint, world_size
+from sim.study.fit import assess
 from sim.workload.footprint.ledger import STEP_MOMENTS
-from sim.workload.inference import Inference
 from sim.workload.training import Training
 
 Prediction = float | str
@@ -83,11 +81,8 @@ def _of_training(result: Result, training: Training, metric: str) -> float:
 
 def _memory(scenario: Scenario, metrics: Iterable[str]) -> dict[str, Prediction]:
     """Peaks of a training or inference job as its framework, nvidia-smi and free would print them, and the verdict."""
-    job, machine = scenario.job, scenario.machine
-    assert isinstance(job.workload, Training | Inference)
-    homes = {entry.tensor_class: entry.shares for entry in job.placement.entries}
-    world = world_size(job.workload) if isinstance(job.workload, Training) else 1
-    found = footprint(job.workload, homes, ranks_per_host=min(world, max(1, len(machine.gpus()))))
+    fit = assess(scenario, with_suggestions=False)
+    found = fit.footprint
     allocated = found.allocated_peak("gpu", STEP_MOMENTS).size_bytes
     values: dict[str, Prediction] = {
         "gpu_allocated": allocated,
@@ -95,22 +90,9 @@ def _memory(scenario: Scenario, metrics: Iterable[str]) -> dict[str, Prediction]
         "gpu_peak": found.peak("gpu", STEP_MOMENTS).size_bytes,
         "host_peak": found.peak("dram", STEP_MOMENTS).size_bytes,
         "host_init_peak": found.peak("dram", ("load", "init", *STEP_MOMENTS)).size_bytes,
+        "verdict": fit.verdict,
     }
-    if "verdict" in metrics:
-        values["verdict"] = _verdict(found, machine)
     return {metric: values[metric] for metric in metrics}
-
-
-def _verdict(found: Footprint, machine: Machine) -> str:
-    """Whether every tier holds its peak; host memory is that of all sockets together."""
-    capacities: dict[str, float] = {}
-    own = {machine.memory_tier(gpu) for gpu in machine.gpus()}
-    for name, tier in machine.tiers.items():
-        role = "gpu" if name in own else "dram" if tier.kind in ("dram", "lpddr") else tier.kind
-        capacities[role] = tier.capacity_bytes if role == "gpu" else capacities.get(role, 0.0) + tier.capacity_bytes
-    moments = ("load", "init", *STEP_MOMENTS)
-    fits = all(found.peak(tier, moments).size_bytes <= capacities.get(tier, 0.0) for tier in found.tiers())
-    return "fits" if fits else "does_not_fit"
 
 
 def _bench(inputs: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, Prediction]:
