@@ -18,6 +18,8 @@ from sim.topology.description import DeviceEntry, LinkEntry, Topology
 from sim.topology.machine import Machine
 from sim.topology.parts import Part
 
+_RANGE = re.compile(r"(?P<stem>[A-Za-z][\w-]*)\[(?P<first>[0-9]+)-(?P<last>[0-9]+)\]")
+_MOST_DEVICES = 4096
 _SHORT_LINK = re.compile(r"(?P<part>[\w.-]+)-x(?P<lanes>[0-9]+)")
 
 
@@ -32,6 +34,7 @@ def load_machine(name_or_path: str) -> Machine:
 
 def machine_from(document: Document, *, name: str = "") -> Machine:
     """The machine of a topology document that is already read (and patched)."""
+    document = expanded(document)
     topology = read_topology(document, name=name)
     catalogue = _parts_of(topology, document)
     _inline, keys = _inline_parts(document, [])
@@ -41,6 +44,43 @@ def machine_from(document: Document, *, name: str = "") -> Machine:
     except InputError as error:
         faults = [dataclasses.replace(fault, line=fault.line or _line(document, fault.path)) for fault in error.faults]
         raise type(error)(faults) from None
+
+
+def expanded(document: Document) -> Document:
+    """The document with every range key written out: `gpu[0-7]` is eight devices, and its `to: switch[0-3]` deals them
+    out in blocks (two to each switch). Each device keeps the line of the range."""
+    devices = document.data.get("devices")
+    if not isinstance(devices, dict) or not any(_RANGE.fullmatch(name) for name in devices):
+        return document
+    written: dict[str, Any] = {}
+    positions = dict(document.positions)
+    for name, entry in devices.items():
+        names = _range(name, document, ("devices", name)) or [name]
+        below = {key[2:]: value for key, value in positions.items() if key[:2] == ("devices", name)}
+        for index, single in enumerate(names):
+            if single in written:
+                raise InputError(document.fault(("devices", name), f"device {single!r} is named twice"))
+            written[single] = _dealt(entry, index, len(names), document, ("devices", name, "to"))
+            positions |= {("devices", single, *rest): value for rest, value in below.items()}
+    return dataclasses.replace(document, data={**document.data, "devices": written}, positions=positions)
+
+
+def _range(name: str, document: Document, path: NodePath) -> list[str]:
+    match = _RANGE.fullmatch(name)
+    if not match:
+        return []
+    first, last = int(match["first"]), int(match["last"])
+    if not first <= last < first + _MOST_DEVICES:
+        what = f"the range {name!r} names {last - first + 1} devices"
+        raise InputError(document.fault(path, what, f"from the lower to the higher, at most {_MOST_DEVICES}"))
+    return [f"{match['stem']}{number}" for number in range(first, last + 1)]
+
+
+def _dealt(entry: object, index: int, num: int, document: Document, path: NodePath) -> object:
+    if not isinstance(entry, dict) or not isinstance(entry.get("to"), str):
+        return entry
+    targets = _range(entry["to"], document, path)
+    return {**entry, "to": targets[index * len(targets) // num]} if targets else entry
 
 
 def read_topology(document: Document, *, name: str = "") -> Topology:

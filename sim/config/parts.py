@@ -1,7 +1,8 @@
 """The part catalogue: `topologies/parts/*.yaml` to part objects, every number with its source.
 
-A family file holds `sources:` (key -> kind, cite) and `parts:` (name -> part). A value is written plainly (then the
-part's `source` stands for it) or as `{value, source}`. Only the blocks of the parts asked for are parsed.
+A family file holds `sources:` (key -> kind, cite), `classes:` (name -> constants that parts of a class share) and `parts:`
+(name -> part). A value is written plainly (then the part's or class's `source` stands for it) or as `{value, source}`.
+Only the blocks of the parts asked for are parsed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from sim.config.locate import data_folder
-from sim.config.validation import validate
+from sim.config.validation import suggestion, validate
 from sim.config.yaml_source import Document, NodePath, parse_yaml, read_yaml
 from sim.errors import Fault, InputError
 from sim.topology.parts import KINDS, STRICT, Part
@@ -107,18 +108,21 @@ def named_parts(part: Part) -> list[str]:
 
 
 @cache
-def _documents(family: str) -> Document:
-    return read_yaml(_families()[family][0])
+def _head(family: str) -> Document:
+    """Sources and classes of a family file, without its parts."""
+    path, text, _spans = _families()[family]
+    return parse_yaml(text[: text.find("\nparts:") + 1], str(path))
 
 
 @cache
 def _sliced(name: str) -> Document | None:
-    """The family file of a part with the other parts' lines blanked: line numbers stay, parsing is cheap."""
-    for path, text, spans in _families().values():
+    """The family's head with the block of one part: line numbers stay, and the other parts cost nothing."""
+    for family, (path, text, spans) in _families().items():
         if name in spans:
-            head = text[: text.find("\nparts:") + len("\nparts:\n")]
             begin, end = spans[name]
-            return parse_yaml(head + "\n" * text.count("\n", len(head), begin) + text[begin:end], str(path))
+            head = _head(family)
+            block = parse_yaml("\n" * (text.count("\n", 0, begin) - 1) + "parts:\n" + text[begin:end], str(path))
+            return Document(file=str(path), data=head.data | block.data, positions={**head.positions, **block.positions})
     return None
 
 
@@ -151,11 +155,24 @@ def read_part(raw: object, document: Document, path: NodePath, table: Mapping[st
     faults: list[Fault] = []
     keys: dict[str, Source] = {}
     default = raw.get("source")
-    plain = _unwrap({key: value for key, value in raw.items() if key != "source"}, default, path, document, table, keys, faults)
+    own = {key: value for key, value in raw.items() if key not in ("source", "class")}
+    plain = _unwrap(own, default, path, document, table, keys, faults)
+    for name in _listed(raw.get("class")):
+        shared = document.data.get("classes", {}).get(name)
+        if not isinstance(shared, dict):
+            known = document.data.get("classes", {})
+            faults.append(document.fault((*path, "class"), f"unknown class {name!r}", suggestion(name, known)))
+            continue
+        missing = {key: value for key, value in shared.items() if key not in plain and key != "source"}
+        plain |= _unwrap(missing, shared.get("source"), ("classes", name), document, table, keys, faults)
     if faults:
         raise InputError(faults)
     part: Part = validate(KINDS[raw["kind"]], plain, document, path)
     return part, keys
+
+
+def _listed(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else [] if value is None else [str(value)]
 
 
 def _unwrap(

@@ -1,20 +1,20 @@
-"""From a described topology and its parts to a Machine: tiers with their ports, links with two directions."""
+"""From a described topology and its parts to a Machine: devices, tiers with their ports, links with two directions."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
-from itertools import combinations
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from sim.errors import Fault, MachineError
+from sim.laws.memory import peak
 from sim.records import Channel, LatencyLaw, Tier
 from sim.topology import parts as p
-from sim.topology.description import Connection, DeviceEntry, LinkEntry, Populated, Topology
+from sim.topology.description import DeviceEntry, Populated, Topology
 from sim.topology.graph import Edge, Media
 from sim.topology.limits import check, memory_transfers
 from sim.topology.machine import Device, Machine
+from sim.topology.wires import connection_of, connections, join
 
 PartKind = TypeVar("PartKind", bound=p.Part)
 
@@ -57,35 +57,6 @@ def build(topology: Topology, parts: Mapping[str, p.Part], sources: Mapping[str,
     )
 
 
-def expand(pattern: str, names: Mapping[str, object]) -> list[str]:
-    """Device names that a pattern such as 'gpu*' means, in file order."""
-    return [name for name in names if fnmatchcase(name, pattern)]
-
-
-def connections(entry: LinkEntry, names: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """The pairs of devices that a link entry joins, each once."""
-    if entry.between:
-        seen = set()
-        for a in expand(entry.between[0], names):
-            for b in expand(entry.between[1], names):
-                if a != b and frozenset((a, b)) not in seen:
-                    seen.add(frozenset((a, b)))
-                    yield a, b
-    members = [name for pattern in entry.mesh for name in expand(pattern, names)]
-    yield from combinations(members, 2)
-    yield from entry.pairs
-
-
-def connection_of(entry: DeviceEntry, part: p.Part) -> Connection | None:
-    """The link by which a device hangs on `to`: as written, else the part's own port."""
-    if entry.link:
-        return entry.link
-    port = getattr(part, "link", None) or getattr(part, "pcie", None)
-    if isinstance(part, p.Switch):
-        port = p.Port(part=part.port.part, lanes=16)  # one uplink
-    return Connection(part=port.part, lanes=port.lanes) if port else None
-
-
 class _Builder:
     """Collects devices, tiers, channels and edges; one use."""
 
@@ -119,18 +90,19 @@ class _Builder:
 
     def _device(self, name: str, entry: DeviceEntry) -> None:
         part = self.parts[entry.part]
-        to = entry.to
-        host = entry.host or next((self.devices[up].host for up in to if up in self.devices), "host0")
-        numa = sum(1 for device in self.devices.values() if device.kind == "cpu")
-        if part.kind != "cpu":
-            numa = next((self.devices[up].numa_node for up in to if up in self.devices), 0)
-        fields = dataclasses.asdict(part)
-        if isinstance(part, p.Gpu) and entry.speed < 1.0:
-            fields["compute"] = {key: value * entry.speed for key, value in part.compute.items()}
+        above = next((self.devices[up] for up in entry.to if up in self.devices), None)
+        num_cpus = sum(1 for device in self.devices.values() if device.kind == "cpu")
         self.devices[name] = Device(
-            name=name, kind=part.kind, part_name=entry.part, part=fields, host=host, numa_node=numa, to=to, count=entry.count,
+            name=name,
+            kind=part.kind,
+            part_name=entry.part,
+            part=self._fields(part, entry),
+            host=entry.host or (above.host if above else "host0"),
+            numa_node=num_cpus if part.kind == "cpu" else above.numa_node if above else 0,
+            to=entry.to,
+            count=entry.count,
             is_hypothetical=part.hypothetical,
-        )  # fmt: skip
+        )
         if isinstance(part, p.Cpu):
             self._cpu(name, entry, part)
         elif isinstance(part, p.Gpu):
@@ -141,151 +113,127 @@ class _Builder:
             self._expander(name, entry, part)
         elif isinstance(part, p.Storage):
             self._storage(name, entry, part)
-        elif isinstance(part, p.Switch) and part.bandwidth:
-            self._channel(f"{name}.fabric", part.bandwidth, device=name)
 
-    def _channel(
-        self, name: str, bandwidth: float, *, law: p.Latency | None = None, idle_s: float = 0.0, device: str = ""
-    ) -> str:
+    def _fields(self, part: p.Part, entry: DeviceEntry) -> dict[str, Any]:
+        """The part by field name, with what its memory class says where it is silent, slowed to the device's speed."""
+        fields = dataclasses.asdict(part)
+        if isinstance(part, p.Gpu):
+            module = self._part(part.memory.part, p.Memory)
+            fields["memory"]["efficiency"] = part.memory.efficiency or module.efficiency
+            fields["memory"]["bandwidth"] *= entry.speed
+            fields["kernel_bandwidth"] = {**module.kernel_bandwidth, **part.kernel_bandwidth}
+            fields["compute"] = {key: value * entry.speed for key, value in part.compute.items()}
+        return fields
+
+    def _channel(self, name: str, bandwidth: float, *, law: p.Latency | None = None, device: str = "") -> str:
         latency = LatencyLaw(idle_latency_s=law.idle, a=law.a, c=law.c, k=law.k) if law else None
-        if latency is None and idle_s > 0:
-            latency = LatencyLaw(idle_latency_s=idle_s)
         self.channels[name] = Channel(name=name, bandwidth_per_s=bandwidth, latency=latency, device=device)
         return name
 
-    def _tier(self, name: str, capacity: float, kind: str, media: Media) -> None:
-        self.tiers[name] = Tier(name=name, capacity_bytes=capacity, device=media.device, kind=kind)
-        self.media[name] = media
+    def _tier(self, capacity: float, kind: str, media: Media) -> None:
+        self.tiers[media.tier] = Tier(name=media.tier, capacity_bytes=capacity, device=media.device, kind=kind)
+        self.media[media.tier] = media
 
     def _cpu(self, name: str, entry: DeviceEntry, part: p.Cpu) -> None:
-        self.channels[f"{name}.cores"] = Channel(
-            name=f"{name}.cores", bandwidth_per_s=part.cores * entry.speed, unit="cores", device=name
-        )
+        cores = f"{name}.cores"
+        self.channels[cores] = Channel(name=cores, bandwidth_per_s=part.cores * entry.speed, unit="cores", device=name)
         if entry.memory:
             self._dimms(name, entry, entry.memory, part)
         if part.memory:
             self._attached(name, part.memory, entry, part.latency)
-        if part.io_bandwidth:
-            inner, outer = name, f"{name}.io"
-            for a, b in ((inner, outer), (outer, inner)):
-                channel = self._channel(f"{a}->{b}", part.io_bandwidth, device=name)
-                self.edges.append(
-                    Edge(source=a, target=b, link="io", channels=((channel, 1.0),), bandwidth_bytes_per_s=part.io_bandwidth)
-                )
 
     def _dimms(self, name: str, entry: DeviceEntry, memory: Populated, cpu: p.Cpu) -> None:
         module = self._part(memory.part, p.Memory)
-        peak = memory.channels * memory_transfers(memory, module, cpu) * module.width_bits / 8
-        efficiency, write_cost = module.efficiency, module.write_cost
-        if cpu.bus:
-            efficiency, write_cost = cpu.bus.efficiency, cpu.bus.write_cost
-        kind = TIER_KINDS[module.type]
-        tier = f"{name}.{kind}"
-        self._channel(tier, peak * efficiency * (1 - entry.taken), law=module.latency or cpu.latency, device=name)
-        stream = write_cost if module.streaming_write_cost is None else module.streaming_write_cost
-        media = Media(tier=tier, device=name, channel=tier, write_cost=1 + write_cost, stream_write_cost=1 + stream)
-        self._tier(tier, memory.capacity, kind, media)
+        raw = peak(memory.channels, memory_transfers(memory, module, cpu), module.width_bits)
+        bus = cpu.bus or module
+        tier = f"{name}.{TIER_KINDS[module.type]}"
+        self._channel(tier, raw * bus.efficiency * (1 - entry.taken), law=module.latency or cpu.latency, device=name)
+        media = Media(tier=tier, device=name, channel=tier, turnaround=bus.turnaround, write_cost=bus.write_cost)
+        self._tier(memory.capacity, TIER_KINDS[module.type], media)
 
     def _attached(self, name: str, memory: p.Attached, entry: DeviceEntry, law: p.Latency | None = None) -> None:
         module = self._part(memory.part, p.Memory)
         efficiency = memory.efficiency or module.efficiency
-        write_cost = module.write_cost if memory.write_cost is None else memory.write_cost
-        kind = TIER_KINDS[module.type]
-        tier = f"{name}.{kind}"
+        part = self.parts[entry.part]
+        kernels = {**module.kernel_bandwidth, **(part.kernel_bandwidth if isinstance(part, p.Gpu) else {})}
+        tier = f"{name}.{TIER_KINDS[module.type]}"
         rate = memory.bandwidth * efficiency * entry.speed * (1 - entry.taken)
         self._channel(tier, rate, law=memory.latency or law or module.latency, device=name)
-        media = Media(tier=tier, device=name, channel=tier, write_cost=1 + write_cost, stream_write_cost=1 + write_cost)
-        self._tier(tier, entry.capacity or memory.capacity, kind, media)
+        media = Media(
+            tier=tier,
+            device=name,
+            channel=tier,
+            turnaround=module.turnaround,
+            write_cost=module.write_cost,
+            kernels={kind: efficiency / share for kind, share in kernels.items()},
+        )
+        self._tier(entry.capacity or memory.capacity, TIER_KINDS[module.type], media)
 
     def _apu_cpu(self, name: str, gpu: p.Gpu) -> None:
         """The CPU side of an APU: a device of its own that loads from the shared memory."""
         part = self._part(gpu.cpu, p.Cpu)
         cpu = f"{name}.cpu"
-        numa = sum(1 for device in self.devices.values() if device.kind == "cpu")
         self.devices[cpu] = Device(
-            name=cpu, kind="cpu", part_name=gpu.cpu, part=dataclasses.asdict(part), host=self.devices[name].host,
-            numa_node=numa, to=(name,), is_hypothetical=part.hypothetical,
-        )  # fmt: skip
-        self.channels[f"{cpu}.cores"] = Channel(name=f"{cpu}.cores", bandwidth_per_s=part.cores, unit="cores", device=cpu)
+            name=cpu,
+            kind="cpu",
+            part_name=gpu.cpu,
+            part=dataclasses.asdict(part),
+            host=self.devices[name].host,
+            numa_node=sum(1 for device in self.devices.values() if device.kind == "cpu"),
+            to=(name,),
+            is_hypothetical=part.hypothetical,
+        )
+        cores = f"{cpu}.cores"
+        self.channels[cores] = Channel(name=cores, bandwidth_per_s=part.cores, unit="cores", device=cpu)
         rate = part.socket_bandwidth or gpu.memory.bandwidth
+        own = max(0.0, part.latency.idle - (gpu.memory.latency.idle if gpu.memory.latency else 0.0))
         for a, b in ((name, cpu), (cpu, name)):
-            channel = self._channel(f"{a}->{b}", rate, device=cpu)
-            self.edges.append(Edge(source=a, target=b, link="package", channels=((channel, 1.0),), bandwidth_bytes_per_s=rate))
+            channel = f"{a}->{b}"
+            law = LatencyLaw(idle_latency_s=own) if own and b == cpu else None
+            self.channels[channel] = Channel(name=channel, bandwidth_per_s=rate, latency=law, device=cpu)
+            self.edges.append(
+                Edge(source=a, target=b, link="package", channels=(channel,), bandwidth_bytes_per_s=rate, raw_bytes_per_s=rate)
+            )
 
     def _expander(self, name: str, entry: DeviceEntry, part: p.Expander) -> None:
         module = self._part(part.memory, p.Memory)
-        peak = part.channels * module.transfers * module.width_bits / 8
-        rate = peak * module.efficiency * part.media_efficiency * entry.count * (1 - entry.taken)
-        self._channel(name, rate, law=part.latency, device=name)
-        cost = 1 + module.write_cost
-        capacity = entry.capacity or part.capacity * entry.count
-        self._tier(name, capacity, "cxl", Media(tier=name, device=name, channel=name, write_cost=cost, stream_write_cost=cost))
+        raw = peak(part.channels * entry.count, module.transfers, module.width_bits)
+        self._channel(name, raw * module.efficiency * part.media_efficiency * (1 - entry.taken), law=part.latency, device=name)
+        media = Media(tier=name, device=name, channel=name, turnaround=module.turnaround, write_cost=module.write_cost)
+        self._tier(entry.capacity or part.capacity * entry.count, "cxl", media)
 
     def _storage(self, name: str, entry: DeviceEntry, part: p.Storage) -> None:
-        rate = part.read_bandwidth * part.efficiency * entry.count
-        self._channel(name, rate, idle_s=part.read_latency, device=name)
-        cost = part.read_bandwidth / part.write_bandwidth
-        media = Media(
-            tier=name, device=name, channel=name, write_cost=cost, stream_write_cost=cost, access_latency_s=part.read_latency
-        )
-        self._tier(name, entry.capacity or part.capacity * entry.count, part.kind, media)
+        rate = part.read_bandwidth * part.efficiency * entry.count * (1 - entry.taken)
+        self._channel(name, rate, law=p.Latency(idle=part.read_latency), device=name)
+        factor = part.read_bandwidth / part.write_bandwidth
+        media = Media(tier=name, device=name, channel=name, write_factor=factor, access_latency_s=part.read_latency)
+        self._tier(entry.capacity or part.capacity * entry.count, part.kind, media)
 
     # ---- links
 
     def _attach(self, name: str, entry: DeviceEntry) -> None:
         part = self.parts[entry.part]
         if isinstance(part, p.Nic):
-            self._network(name, part)
+            self._network(name, part, entry.count)
         choice = connection_of(entry, part)
         if choice is None:
             return
         link = self._part(choice.part, p.Link)
-        for up in self.devices[name].to:
-            outer = f"{up}.io" if f"{up}->{up}.io" in self.channels else up
-            self._join(outer, name, link, choice.lanes * entry.count)
+        for up in entry.to:
+            self._join(up, name, link, choice.lanes * entry.count)
 
     def _join(self, a: str, b: str, link: p.Link, lanes: int) -> None:
-        """Two directed edges; `a` is the side of the host."""
-        ends = [self.parts[self.topology.devices[end].part] for end in (a, b) if end in self.topology.devices]
-        switches = [part for part in ends if isinstance(part, p.Switch)]
-        kept = min((switch.efficiency for switch in switches), default=1.0)
-        raw = link.lane_bandwidth * lanes
-        shared: tuple[tuple[str, float], ...] = ()
-        if link.duplex_efficiency < 1.0:
-            both = raw * link.efficiency * kept * 2 * link.duplex_efficiency
-            shared = ((self._channel(f"{a}<->{b}.{link.type}", both), 1.0),)
-        hop_s = (
-            link.latency + sum(switch.latency for switch in switches) / 2
-        ) / 2  # half on each direction, half of a switch per link
-        for source, target, efficiency in ((a, b, link.write_efficiency or link.efficiency), (b, a, link.efficiency)):
-            rate = raw * efficiency * kept
-            channel = self._channel(f"{source}->{target}.{link.type}", rate, idle_s=hop_s)
-            self.edges.append(
-                Edge(
-                    source=source,
-                    target=target,
-                    link=link.type,
-                    channels=((channel, 1.0), *shared),
-                    bandwidth_bytes_per_s=rate,
-                    message_latency_s=link.message_latency,
-                    request_cost=link.request_cost,
-                    lanes=lanes,
-                )
-            )
+        ends = (self.parts[self.topology.devices[a].part], self.parts[self.topology.devices[b].part])
+        limits = (0.0, 0.0)
+        if isinstance(ends[1], p.Expander):
+            count = self.topology.devices[b].count
+            limits = (ends[1].write_bandwidth * count, ends[1].read_bandwidth * count)
+        channels, edges = join(a, b, link, lanes, ends=ends, limits=limits)
+        self.channels |= {channel.name: channel for channel in channels}
+        self.edges += edges
 
-    def _network(self, name: str, nic: p.Nic) -> None:
+    def _network(self, name: str, nic: p.Nic, count: int) -> None:
         link = self._part(nic.port.part, p.Link)
-        rate = link.lane_bandwidth * nic.port.lanes * link.efficiency
-        for source, target in ((name, "network"), ("network", name)):
-            channel = self._channel(f"{source}->{target}", rate, device=name)
-            self.edges.append(
-                Edge(
-                    source=source,
-                    target=target,
-                    link="network",
-                    channels=((channel, 1.0),),
-                    bandwidth_bytes_per_s=rate,
-                    message_latency_s=link.message_latency,
-                    lanes=nic.port.lanes,
-                )
-            )
+        channels, edges = join(name, "network", link, nic.port.lanes * count, ends=(nic, None))
+        self.channels |= {channel.name: channel for channel in channels}
+        self.edges += edges

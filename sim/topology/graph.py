@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sim.laws.memory import bus_cost
+
+#: who moves the bytes: a copy engine, a GPU's loads or stores, a CPU's
+Traffic = Literal["copy", "load", "store", "cpu_load", "cpu_store"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """One direction of a link. `channels` are what a byte that crosses it uses, with its cost on each."""
+    """One direction of a link. `channels` are what a byte that crosses it uses; `costs` multiply by kind of traffic.
+
+    The first channel's bandwidth is what the most efficient traffic reaches. A load's requests cost `request_cost`
+    bytes against the data. `message_latency_s` is one hop of a message, software included.
+    """
 
     source: str
     target: str
-    link: str  # link type: pcie cxl nvlink c2c xgmi upi network io
-    channels: tuple[tuple[str, float], ...]
-    bandwidth_bytes_per_s: float  # of the first channel: what one flow can reach
-    request_cost: float = 0.0  # bytes of requests this way for each byte that a load brings the other way
+    link: str  # link type: pcie cxl nvlink c2c xgmi upi network io package
+    channels: tuple[str, ...]
+    bandwidth_bytes_per_s: float
+    raw_bytes_per_s: float
+    costs: tuple[tuple[Traffic, float], ...] = ()
+    request_cost: float = 0.0
     message_latency_s: float = 0.0
     lanes: int = 1
+    collective_efficiency: float = 0.8  # of the raw rate
+    switch_efficiency: float = 0.0  # 0 = no in-switch reduction
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.target, self.link))
+
+    def uses(self, traffic: Traffic, share: float = 1.0) -> tuple[tuple[str, float], ...]:
+        """Channel costs of `share` bytes of that traffic."""
+        cost = dict(self.costs).get(traffic, 1.0) * share
+        return tuple((channel, cost) for channel in self.channels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
     """How a tier hangs on its device: its port, what a byte costs there, and what bounds one user.
 
-    A read byte uses 1 of the channel, a written byte `write_cost`; pure streams of writes (DMA, non-temporal stores)
-    `stream_write_cost`.
+    `turnaround` and `write_cost` are the bus constants of `laws.memory`; `write_factor` is what a written byte costs
+    on a medium that writes more slowly than it reads (storage); `kernels` scale by kind of GPU kernel.
     """
 
     tier: str
     device: str
     channel: str
-    write_cost: float = 1.0
-    stream_write_cost: float = 1.0
+    turnaround: float = 0.0
+    write_cost: float = 0.0
+    write_factor: float = 1.0
     access_latency_s: float = 0.0  # before the first byte of a bulk transfer (storage)
+    kernels: Mapping[str, float] = field(default_factory=dict)
+
+    def cost(self, write_share: float, kernel: str = "") -> float:
+        """Channel cost of one byte of traffic at this write share."""
+        mixed = 1.0 - write_share + write_share * self.write_factor
+        return mixed * bus_cost(write_share, self.turnaround, self.write_cost) * self.kernels.get(kernel, 1.0)
+
+    def __hash__(self) -> int:
+        return hash((self.tier, self.device))

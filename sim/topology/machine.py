@@ -101,13 +101,16 @@ class Machine:
         """
         return routing.copy(self, source_tier, target_tier, initiator, is_pinned=is_pinned, is_direct=is_direct)
 
-    def access(self, initiator: str, tier: str, *, write_share: float = 0.0, num_cores: int | None = None) -> Route:
+    def access(
+        self, initiator: str, tier: str, *, write_share: float = 0.0, num_cores: int | None = None, kernel: str = "triad"
+    ) -> Route:
         """Load/store traffic of the initiator's compute to a tier; one unit of work is one byte, read or written.
 
         A GPU kernel on its own memory, a GPU on host memory over a coherent link, a CPU on DRAM or CXL.
-        `window_bytes` is what the initiator keeps in flight; `num_cores` (CPU) defaults to all of the socket.
+        `window_bytes` is what the initiator keeps in flight; `num_cores` (CPU) defaults to all of the socket; `kernel`
+        (GPU on its own memory) is triad, copy, read or init.
         """
-        return routing.access(self, initiator, tier, write_share=write_share, num_cores=num_cores)
+        return routing.access(self, initiator, tier, write_share=write_share, num_cores=num_cores, kernel=kernel)
 
     def peer(self, gpu_a: str, gpu_b: str) -> Route:
         """Copy from the memory of `gpu_a` to that of `gpu_b`: GPU links, else PCIe peer-to-peer, else host memory."""

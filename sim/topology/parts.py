@@ -44,10 +44,11 @@ class Memory:
     transfers: Annotated[TransfersPerSecond, Gt(0), Doc("data rate per pin")]
     width_bits: Annotated[int, Gt(0), Doc("data bits per channel (DDR: 64, ECC not counted) or per stack")]
     efficiency: Annotated[Efficiency, Doc("achieved read bandwidth / peak (refresh, turnarounds, bank conflicts)")]
-    write_cost: Annotated[float, Ge(0), Doc("a written byte costs 1 + this in bus time of a read byte")] = 0.0
-    streaming_write_cost: Annotated[
-        float | None, Ge(-0.5), Doc("the same for pure non-temporal or DMA write streams, which turn the bus around rarely")
-    ] = None
+    turnaround: Annotated[float, Ge(0), Doc("cost per byte of traffic once writes mix with reads (saturates at 5 % writes)")] = 0.0
+    write_cost: Annotated[float, Ge(0), Doc("further cost per unit of write share, up to one half")] = 0.0
+    kernel_bandwidth: Annotated[
+        dict[str, Efficiency], Doc("achieved / peak on a GPU by kind of kernel: triad, copy, read, init")
+    ] = field(default_factory=dict)
     ranks: Annotated[int, Ge(1), Doc("ranks per DIMM that a channel interleaves")] = 1
     granularity: Annotated[Bytes, Gt(0), Doc("bytes of one access")] = 64.0
     capacity: Annotated[Bytes, Ge(0), Doc("bytes per stack at most; 0 = given by the topology")] = 0.0
@@ -65,7 +66,6 @@ class Attached:
     capacity: Annotated[Bytes, Gt(0), Doc("as sold; usable may be less")]
     bandwidth: Annotated[BytesPerSecond, Gt(0), Doc("datasheet peak")]
     efficiency: Annotated[Efficiency | None, Doc("achieved read bandwidth / peak; default: the memory part's")] = None
-    write_cost: Annotated[float | None, Ge(-0.5), Doc("as in the memory part")] = None
     latency: Annotated[Latency | None, Doc("seen by the processor's own loads")] = None
 
 
@@ -94,7 +94,8 @@ class Bus:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
     efficiency: Annotated[Efficiency, Doc("achieved read bandwidth / peak")]
-    write_cost: Annotated[float, Ge(0), Doc("a written byte costs 1 + this")] = 0.0
+    turnaround: Annotated[float, Ge(0), Doc("as in the memory part")] = 0.0
+    write_cost: Annotated[float, Ge(0), Doc("as in the memory part")] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +114,14 @@ class Cpu:
         TransfersPerSecond, Ge(0), Doc("fastest DIMM speed, two DIMMs per channel; 0 = as with one")
     ] = 0.0
     memory_transfers_mrdimm: Annotated[TransfersPerSecond, Ge(0), Doc("fastest MRDIMM speed; 0 = none")] = 0.0
+    max_dimms_per_channel: Annotated[int, Ge(1), Le(2), Doc("DIMM slots that a channel drives")] = 2
     memory_capacity: Annotated[Bytes, Ge(0), Doc("most DRAM per socket; 0 = not stated")] = 0.0
     memory: Annotated[Attached | None, Doc("memory soldered to the package (HBM, LPDDR)")] = None
     bus: Annotated[Bus | None, Doc("replaces the DIMM class's efficiency")] = None
     latency: Annotated[Latency, Doc("local DRAM, seen by a core")]
-    remote_latency: Annotated[Seconds, Ge(0), Doc("added by the far socket's memory")] = 0.0
+    near_latency: Annotated[Seconds, Ge(0), Doc("core to last-level cache: the core's own part of every load")] = 0.0
     lines_per_core: Annotated[float, Gt(0), Doc("cache lines that one core keeps in flight (reads)")]
+    write_lines_per_core: Annotated[float, Ge(0), Doc("the same for streams of writes; 0 = as reads")] = 0.0
     line: Annotated[Bytes, Gt(0), Doc("cache line")] = 64.0
     core_bandwidth: Annotated[BytesPerSecond, Ge(0), Doc("most that one core moves; 0 = by Little's law only")] = 0.0
     chiplet: Annotated[Chiplet | None, Doc("limit of a group of cores")] = None
@@ -127,6 +130,10 @@ class Cpu:
     ] = 0.0
     last_level_cache: Annotated[Bytes, Ge(0), Doc("L3")] = 0.0
     cache_bandwidth: Annotated[BytesPerSecond, Ge(0), Doc("last-level cache, all cores, streaming")] = 0.0
+    staging_bandwidth: Annotated[
+        BytesPerSecond, Ge(0), Doc("copy rate of the one core that stages pageable memory; 0 = core_bandwidth / 2")
+    ] = 0.0
+    port_duplex: Annotated[Efficiency, Doc("both directions of a PCIe port of this socket at once / twice one direction")] = 0.82
     dma_cache: Annotated[Bytes, Ge(0), Doc("part of the last-level cache that absorbs device writes")] = 0.0
     io_bandwidth: Annotated[
         BytesPerSecond, Ge(0), Doc("all PCIe and CXL devices of the socket together, per direction; 0 = the sum of the lanes")
@@ -161,6 +168,8 @@ class Gpu:
     peer_over_pcie: Annotated[bool, Doc("GPU-to-GPU copies over PCIe are allowed by the stock driver")] = True
     copy_bandwidth: Annotated[BytesPerSecond, Ge(0), Doc("limit of one copy engine; 0 = the link's")] = 0.0
     copy_latency: Annotated[Seconds, Ge(0), Doc("start of a copy: t0 of T = t0 + S/B")] = 5e-6
+    pins_on_demand: Annotated[bool, Doc("copies of pageable memory run as pinned ones (unified addressing, or driver pinning)")] = False
+    near_latency: Annotated[Seconds, Ge(0), Doc("core to last-level cache: the core's own part of every load")] = 0.0
     kernel_bandwidth: Annotated[
         dict[str, Efficiency], Doc("achieved / peak memory bandwidth by kind of kernel: triad, copy, read, init")
     ] = field(default_factory=dict)
@@ -188,15 +197,21 @@ class Link:
     kind: Literal["link"]
     title: Annotated[str, Doc("name for people")]
     type: Annotated[Literal["pcie", "cxl", "nvlink", "c2c", "xgmi", "upi", "network", "sata"], Doc("protocol family")]
-    lane_bandwidth: Annotated[BytesPerSecond, Gt(0), Doc("raw rate of one lane or link, one direction, after line coding")]
+    lane_bandwidth: Annotated[
+        BytesPerSecond, Ge(0), Doc("raw rate of one lane or link, one direction, after line coding; 0 = transfers x coding / 8")
+    ] = 0.0
     transfers: Annotated[TransfersPerSecond, Ge(0), Doc("symbol rate per lane")] = 0.0
     coding: Annotated[Fraction, Gt(0), Le(1), Doc("payload bits / line bits: 8b/10b .8, 128b/130b .985, FLIT .922")] = 1.0
     lanes: Annotated[int, Gt(0), Doc("most lanes or links of one connection")]
     widths: Annotated[tuple[int, ...], Doc("lane counts that exist; empty = any up to the maximum")] = ()
-    efficiency: Annotated[Efficiency, Doc("achieved / raw of large copies or loads, one direction (protocol headers, credits)")]
-    write_efficiency: Annotated[
-        Efficiency | None, Doc("the same for data that flows away from the host; default: as reads")
-    ] = None
+    efficiency: Annotated[Efficiency, Doc("achieved / raw of large copies away from the host (protocol headers, credits)")]
+    upward_efficiency: Annotated[Efficiency | None, Doc("copies towards the host; default: as away from it")] = None
+    load_efficiency: Annotated[Efficiency | None, Doc("the same for loads by a processor; default: as copies")] = None
+    store_efficiency: Annotated[Efficiency | None, Doc("the same for stores; default: as loads")] = None
+    cpu_load_efficiency: Annotated[Efficiency | None, Doc("loads by a CPU, where its short lines cost more; default: as loads")] = None
+    cpu_store_efficiency: Annotated[Efficiency | None, Doc("stores by a CPU; default: as stores")] = None
+    collective_efficiency: Annotated[Efficiency | None, Doc("rings and meshes; default: as copies")] = None
+    switch_efficiency: Annotated[Efficiency | None, Doc("in-switch reduction; none = the link has none")] = None
     duplex_efficiency: Annotated[Efficiency, Doc("both directions at once / twice one direction")] = 1.0
     request_cost: Annotated[float, Ge(0), Le(1), Doc("bytes of requests and answers the other way per byte of data")] = 0.0
     latency: Annotated[Seconds, Ge(0), Doc("added to a load that crosses it, there and back")] = 0.0

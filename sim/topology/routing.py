@@ -9,8 +9,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sim.errors import Fault, InputError, MachineError
+from sim.laws.links import serial
+from sim.laws.memory import window
 from sim.records import INFINITY
-from sim.topology.graph import Edge
+from sim.topology.graph import Edge, Media, Traffic
 from sim.topology.route import Route, merged
 
 if TYPE_CHECKING:
@@ -73,10 +75,14 @@ def path(machine: Machine, source: str, target: str, *, closed_kinds: frozenset[
     """Edges from device to device, through devices that forward; None if there is no way."""
     if source == target:
         return ()
-    closed = frozenset(
-        name for name, device in machine.devices.items() if device.kind not in _FORWARDS or device.kind in closed_kinds
-    )
+    closed = frozenset(name for name, device in machine.devices.items() if not _forwards(device, closed_kinds))
     return _path(machine.edges, closed, source, target)
+
+
+def _forwards(device: Device, closed_kinds: frozenset[str]) -> bool:
+    if device.kind == "gpu":  # an APU is also the hub of its CPU's devices
+        return bool(device.part.get("cpu")) and "cpu" not in closed_kinds
+    return device.kind in _FORWARDS and device.kind not in closed_kinds
 
 
 def _required_path(machine: Machine, source: str, target: str) -> tuple[Edge, ...]:
@@ -86,10 +92,6 @@ def _required_path(machine: Machine, source: str, target: str) -> tuple[Edge, ..
             Fault(what=f"no way from {source!r} to {target!r} in machine {machine.name!r}", remedy="join them by a link")
         )
     return found
-
-
-def _data(edges: tuple[Edge, ...]) -> tuple[tuple[str, float], ...]:
-    return tuple(use for edge in edges for use in edge.channels)
 
 
 def _hops(source: str, edges: tuple[Edge, ...]) -> tuple[str, ...]:
@@ -156,43 +158,63 @@ def _is_for(machine: Machine, tier: str, role: str) -> bool:
 
 # ------------------------------------------------------------------------------------------------------------------ copies
 
+Uses = tuple[tuple[str, float], ...]
+
 
 def _number(part: object, key: str, default: float = 0.0) -> float:
     value = part.get(key, default) if isinstance(part, dict) else default
     return float(value) if isinstance(value, (int, float)) else default
 
 
+def _copied(edges: tuple[Edge, ...]) -> Uses:
+    return tuple(use for edge in edges for use in edge.uses("copy"))
+
+
 def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinned: bool, is_direct: bool) -> Route:
     """See `Machine.route`."""
-    for tier in (source, target):
-        if tier not in machine.media:
-            raise InputError(unknown("tier", tier, machine.tiers, machine.name))
-    read, write = machine.media[source], machine.media[target]
+    read, write = _media(machine, source), _media(machine, target)
     engine = machine.device(initiator)
-    is_bounced = not is_direct and {"nvme", "gpu"} <= {machine.devices[m.device].kind for m in (read, write)}
-    bounce: tuple[tuple[str, float], ...] = ()
-    if is_bounced or not is_pinned:
-        gpu = next((m.device for m in (read, write) if machine.devices[m.device].kind == "gpu"), write.device)
-        staging = machine.media[resolve(machine, "dram", gpu)]
-        bounce = ((staging.channel, 1.0), (staging.channel, staging.stream_write_cost))
     edges = _required_path(machine, read.device, write.device)
-    uses = merged(((read.channel, 1.0),), bounce, _data(edges), ((write.channel, write.stream_write_cost),))
-    cap, latency = _engine_limits(machine, engine, is_pinned=is_pinned)
+    gpu = next((media.device for media in (read, write) if machine.devices[media.device].kind == "gpu"), "")
+    is_bounced = not is_direct and bool(gpu) and machine.tiers[source if gpu == write.device else target].kind == "nvme"
+    is_paged = not is_pinned and bool(gpu) and not machine.devices[gpu].part.get("pins_on_demand")
+    staging: Uses = ()
+    cap, latency = _engine_limits(machine, engine)
+    if is_bounced or is_paged:
+        buffer = machine.media[resolve(machine, "dram", gpu)]
+        staging = ((buffer.channel, buffer.cost(1.0)), (buffer.channel, buffer.cost(0.0)))
+    if is_bounced:  # the file is read into host memory first, then copied: the stages do not overlap
+        drive = machine.channels[(read if gpu == write.device else write).channel].bandwidth_per_s
+        drive /= 1.0 if gpu == write.device else write.cost(1.0)
+        cap = min(cap, serial(drive, min(edge.bandwidth_bytes_per_s for edge in edges if gpu in (edge.source, edge.target))))
+    if is_paged:
+        cap = min(cap, staging_rate(machine.devices[host_of(machine, gpu)]))
+    uses = merged(((read.channel, read.cost(0.0, "copy")),), staging, _copied(edges), ((write.channel, write.cost(1.0, "copy")),))
     latency += read.access_latency_s + write.access_latency_s
-    return Route(uses=uses, rate_cap_bytes_per_s=cap, latency_s=latency, hops=_hops(read.device, edges), is_staged=is_bounced)
+    return Route(
+        uses=uses, rate_cap_bytes_per_s=cap, latency_s=latency, hops=_hops(read.device, edges), is_staged=is_bounced or is_paged
+    )
 
 
-def _engine_limits(machine: Machine, engine: Device, *, is_pinned: bool) -> tuple[float, float]:
+def _media(machine: Machine, tier: str) -> Media:
+    if tier not in machine.media:
+        raise InputError(unknown("tier", tier, machine.tiers, machine.name))
+    return machine.media[tier]
+
+
+def _engine_limits(machine: Machine, engine: Device) -> tuple[float, float]:
     """Rate cap and start latency of who moves the bytes."""
-    cap = INFINITY
-    if engine.kind == "gpu":
-        cap = _number(engine.part, "copy_bandwidth") or INFINITY
-    elif engine.kind == "cpu":
-        cap = cpu_cap(engine, int(_number(engine.part, "cores", 1)), write_share=0.5) / 2  # each byte is read and written
-    if not is_pinned:
-        host = machine.devices[host_of(machine, engine.name)]
-        cap = min(cap, cpu_cap(host, 1, write_share=0.5) / 2)
+    if engine.kind == "cpu":
+        cores = int(_number(engine.part, "cores", 1))
+        return cpu_cap(engine, cores, write_share=0.5) / 2, 0.0  # each byte is read and written
+    cap = _number(engine.part, "copy_bandwidth") or INFINITY
     return cap, _number(engine.part, "copy_latency")
+
+
+def staging_rate(cpu: Device) -> float:
+    """Bytes/s at which one core fills or empties the driver's bounce buffer."""
+    stated = _number(cpu.part, "staging_bandwidth")
+    return stated or cpu_cap(cpu, 1, write_share=0.5) / 2
 
 
 def cpu_cap(cpu: Device, num_cores: int, *, write_share: float) -> float:
@@ -212,37 +234,58 @@ def cpu_cap(cpu: Device, num_cores: int, *, write_share: float) -> float:
 # ------------------------------------------------------------------------------------------------------------ load and store
 
 
-def access(machine: Machine, initiator: str, tier: str, *, write_share: float, num_cores: int | None) -> Route:
+def access(machine: Machine, initiator: str, tier: str, *, write_share: float, num_cores: int | None, kernel: str) -> Route:
     """See `Machine.access`."""
-    if tier not in machine.media:
-        raise InputError(unknown("tier", tier, machine.tiers, machine.name))
-    device, media = machine.device(initiator), machine.media[tier]
+    media, device = _media(machine, tier), machine.device(initiator)
     inward = _required_path(machine, media.device, initiator)
     outward = _required_path(machine, initiator, media.device)
-    read_share = 1.0 - write_share
+    load: Traffic = "cpu_load" if device.kind == "cpu" else "load"
+    store: Traffic = "cpu_store" if device.kind == "cpu" else "store"
+    reads = 1.0 - write_share
+    own = kernel if media.device == initiator else ""
     uses = merged(
-        ((media.channel, read_share + write_share * media.write_cost),),
-        *(_loads(edge, read_share, write_share) for edge in inward),
-        *(_loads(edge, write_share, read_share) for edge in outward),
+        ((media.channel, media.cost(write_share, own)),),
+        *(edge.uses(load, reads + edge.request_cost * write_share) for edge in inward),
+        *(edge.uses(store, write_share + edge.request_cost * reads) for edge in outward),
     )
-    cap, window = INFINITY, 0.0
+    uses = tuple((channel, cost) for channel, cost in uses if cost > 0)
+    cap, window_bytes = INFINITY, 0.0
     if device.kind == "cpu":
         cores = int(_number(device.part, "cores", 1)) if num_cores is None else num_cores
         cap = cpu_cap(device, cores, write_share=write_share)
-        window = cores * _number(device.part, "lines_per_core") * _number(device.part, "line", 64.0)
-    return Route(uses=uses, rate_cap_bytes_per_s=cap, latency_s=0.0, weight=max(window, 1.0), window_bytes=window,
-                 hops=_hops(initiator, outward))  # fmt: skip
+        lines = _number(device.part, "lines_per_core")
+        write_lines = _number(device.part, "write_lines_per_core") or lines
+        window_bytes = window(cores, lines, write_lines, _number(device.part, "line", 64.0), write_share)
+    weight = max(window_bytes, 1.0)
+    # A flow that uses both directions meets both hop latencies, a byte only its own: scale the window to compensate.
+    window_bytes *= _latency(machine, uses) / _mean_latency(machine, media, inward, outward, write_share) if window_bytes else 0.0
+    return Route(
+        uses=uses,
+        rate_cap_bytes_per_s=cap,
+        latency_s=0.0,
+        weight=weight,
+        window_bytes=window_bytes,
+        hops=_hops(initiator, outward),
+    )
 
 
-def _loads(edge: Edge, data_share: float, opposite_share: float) -> tuple[tuple[str, float], ...]:
-    return tuple((channel, cost * (data_share + edge.request_cost * opposite_share)) for channel, cost in edge.channels)
+def _latency(machine: Machine, uses: Uses) -> float:
+    laws = (machine.channels[channel].latency for channel, _cost in uses)
+    return sum(law.idle_latency_s for law in laws if law is not None)
+
+
+def _mean_latency(machine: Machine, media: Media, inward: tuple[Edge, ...], outward: tuple[Edge, ...], write_share: float) -> float:
+    own = _latency(machine, ((media.channel, 1.0),))
+    there, back = (_latency(machine, tuple((edge.channels[0], 1.0) for edge in edges)) for edges in (outward, inward))
+    return own + (1.0 - write_share) * back + write_share * there
 
 
 def idle_latency(machine: Machine, initiator: str, tier: str) -> float:
-    """Sum of the idle latencies of the channels that a load crosses."""
-    route = access(machine, initiator, tier, write_share=0.0, num_cores=1)
-    laws = (machine.channels[name].latency for name, _cost in route.uses)
-    return sum(law.idle_latency_s for law in laws if law is not None)
+    """Seconds of a dependent load: the memory as its owner sees it, and the hops that the data crosses."""
+    media = _media(machine, tier)
+    machine.device(initiator)
+    inward = _required_path(machine, media.device, initiator)
+    return _mean_latency(machine, media, inward, (), 0.0)
 
 
 # ----------------------------------------------------------------------------------------------------------------- messages
@@ -251,42 +294,49 @@ def idle_latency(machine: Machine, initiator: str, tier: str) -> float:
 def peer(machine: Machine, gpu_a: str, gpu_b: str) -> Route:
     """See `Machine.peer`."""
     read, write = machine.media[memory_tier(machine, gpu_a)], machine.media[memory_tier(machine, gpu_b)]
-    ends = merged(((read.channel, 1.0),), ((write.channel, write.stream_write_cost),))
-    part_a, part_b = machine.part(gpu_a), machine.part(gpu_b)
-    cap, latency = _engine_limits(machine, machine.devices[gpu_a], is_pinned=True)
-    edges = path(machine, gpu_a, gpu_b, closed_kinds=frozenset({"cpu"}))
-    if edges is None or any(edge.link not in _GPU_LINKS for edge in edges):
-        allowed = bool(part_a.get("peer_over_pcie")) and bool(part_b.get("peer_over_pcie"))
-        edges = path(machine, gpu_a, gpu_b) if allowed else None
+    start: Uses = ((read.channel, read.cost(0.0, "copy")),)
+    end: Uses = ((write.channel, write.cost(1.0, "copy")),)
+    cap, latency = _engine_limits(machine, machine.devices[gpu_a])
+    edges = direct(machine, gpu_a, gpu_b)
     if edges is not None:
-        uses = merged(ends[:1], _data(edges), ends[1:])
+        uses = merged(start, _copied(edges), end)
         return Route(uses=uses, rate_cap_bytes_per_s=cap, latency_s=latency, hops=_hops(gpu_a, edges))
     # No direct way: device to host memory, host memory to device, pipelined in chunks.
-    up = _required_path(machine, gpu_a, host_of(machine, gpu_a))
-    down = _required_path(machine, host_of(machine, gpu_a), gpu_b)
+    host = host_of(machine, gpu_a)
+    up, down = _required_path(machine, gpu_a, host), _required_path(machine, host, gpu_b)
     staging = machine.media[resolve(machine, "dram", gpu_a)]
-    bounce = ((staging.channel, staging.stream_write_cost), (staging.channel, 1.0))
-    uses = merged(ends[:1], _data(up), bounce, _data(down), ends[1:])
+    bounce: Uses = ((staging.channel, staging.cost(1.0)), (staging.channel, staging.cost(0.0)))
+    uses = merged(start, _copied(up), bounce, _copied(down), end)
     return Route(uses=uses, rate_cap_bytes_per_s=cap, latency_s=2 * latency, hops=_hops(gpu_a, up + down), is_staged=True)
+
+
+def direct(machine: Machine, gpu_a: str, gpu_b: str) -> tuple[Edge, ...] | None:
+    """Edges of a copy that does not touch host memory: GPU links, else PCIe where both drivers allow it; None = staged."""
+    edges = path(machine, gpu_a, gpu_b, closed_kinds=frozenset({"cpu"}))
+    if edges is not None and all(edge.link in _GPU_LINKS for edge in edges):
+        return edges
+    allowed = all(machine.part(gpu).get("peer_over_pcie") for gpu in (gpu_a, gpu_b))
+    return path(machine, gpu_a, gpu_b) if allowed else None
+
+
+def adapters(machine: Machine, gpu: str) -> tuple[str, ...]:
+    """Network adapters at the least distance from the GPU, in file order; InputError when the machine has none."""
+    nics = [name for name, device in machine.devices.items() if device.kind == "nic"]
+    if not nics:
+        raise InputError(Fault(what=f"machine {machine.name!r} has no network adapter", remedy="add a nic device to join nodes"))
+    distances = {nic: _distance(machine, gpu, nic) for nic in nics}
+    nearest = min(distances.values())
+    return tuple(nic for nic in nics if distances[nic] == nearest)
 
 
 def network(machine: Machine, gpu: str) -> Route:
     """See `Machine.network`."""
-    nics = [name for name, device in machine.devices.items() if device.kind == "nic"]
-    if not nics:
-        raise InputError(
-            Fault(what=f"machine {machine.name!r} has no network adapter", remedy="add a nic device to join nodes")
-        )
-    gpus = [name for name in machine.gpus() if host_of(machine, name) == host_of(machine, gpu)]
-    nearest = min(_distance(machine, gpu, nic) for nic in nics)
-    near = [nic for nic in nics if _distance(machine, gpu, nic) == nearest]
-    peers = [name for name in gpus if min(_distance(machine, name, nic) for nic in near) == nearest]
-    nic = near[peers.index(gpu) % len(near)] if gpu in peers else near[0]
-    edges = (
-        *_required_path(machine, gpu, nic),
-        next(edge for edge in machine.edges if edge.source == nic and edge.link == "network"),
-    )
+    near = adapters(machine, gpu)
+    sharers = [name for name in machine.gpus() if adapters(machine, name) == near]
+    nic = near[sharers.index(gpu) % len(near)]
+    wire = next(edge for edge in machine.edges if edge.source == nic and edge.link == "network")
+    edges = (*_required_path(machine, gpu, nic), wire)
     media = machine.media[memory_tier(machine, gpu)]
     latency = sum(edge.message_latency_s for edge in edges)
-    uses = merged(((media.channel, 1.0),), _data(edges))
+    uses = merged(((media.channel, media.cost(0.0, "copy")),), _copied(edges))
     return Route(uses=uses, rate_cap_bytes_per_s=INFINITY, latency_s=latency, hops=_hops(gpu, edges))

@@ -1,0 +1,48 @@
+"""Collectives alone: time by size on one level of links, for rings, trees and in-switch reduction.
+
+T = A + X/B + 2 g sqrt(A X/B): A the latency of all hops, X bytes that cross the slowest link of one rank, B its rate.
+The last term is the cost of cutting X into chunks that pipeline over the hops (g = 1 for the best fixed chunk).
+Fitted on nccl-tests tables of V100, A100, H100, H200, GB200 (docs/model.md, Collectives): 3.2 / 8.6 % on rings,
+4.1 / 14.6 % with in-switch reduction. Not modelled: protocol switches (LL, LL128) below 1 MB beyond their floor.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+#: seconds per hop of a collective, kernel launch and handshake included
+HOP_S = 2.4e-6
+#: chunking loss g by algorithm
+CHUNKING = {"ring": 0.55, "switch": 0.37, "tree": 0.55, "direct": 0.35}
+#: times that the (n - 1) / n of a buffer that a rank lacks passes the link
+_TURNS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
+
+
+def ring_volume(kind: str, num_ranks: int) -> float:
+    """Bytes that each rank sends per byte of the buffer (the gathered one of an all-gather); 1 for a broadcast."""
+    return _TURNS[kind] * (num_ranks - 1) / num_ranks if kind in _TURNS else 1.0
+
+
+def switch_volume(num_ranks: int) -> float:
+    """The same when the switch adds: a rank's whole buffer up once, and the sum of its own slice once more."""
+    return 1.0 + 1.0 / num_ranks
+
+
+def bus_factor(kind: str, num_ranks: int) -> float:
+    """What nccl-tests multiplies S/T by to call it bus bandwidth."""
+    return ring_volume(kind, num_ranks)
+
+
+def hops_latency(num_ranks: int) -> float:
+    """Latency A of a collective inside a node, seconds; measured the same for every kind."""
+    return 2 * (num_ranks - 1) * HOP_S
+
+
+def tree_latency(num_ranks: int) -> float:
+    """Latency of a reduction up a binary tree and a broadcast down it, seconds."""
+    return 2 * HOP_S * max(1, (num_ranks - 1).bit_length())
+
+
+def pipelined(latency_s: float, transfer_s: float, chunking: float) -> float:
+    """Seconds of a chunked pipeline: A + X/B + 2 g sqrt(A X/B)."""
+    return latency_s + transfer_s + 2 * chunking * sqrt(latency_s * transfer_s)

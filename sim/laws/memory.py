@@ -1,0 +1,59 @@
+"""Memory buses: what a byte costs, what a bus achieves, what a bounded window of requests can draw.
+
+A half-duplex bus carries reads and writes in turn. Per byte of traffic with write share w it spends
+cost(w) = 1 + t min(1, w / 0.05) + k min(w, 0.5) read-byte times: t is paid once the bus must turn around at all,
+k by how much. Achieved bandwidth = P e / cost(w), P = channels x transfers x width. Fitted on loaded-latency curves of
+Sapphire Rapids, Grace and Zen 2 (docs/model.md, Memory buses): 0.9 % median, 2 % at the 90th percentile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+#: write share from which every batch of reads is followed by writes; curves bend here on every system measured
+TURNAROUND_SHARE = 0.05
+#: beyond half writes the curves were not measured except on Zen 2, where they stay flat
+LARGEST_WRITE_SHARE = 0.5
+
+
+def peak(num_channels: int, transfers_per_s: float, width_bits: int) -> float:
+    """Raw bytes/s of a memory: channels x transfers/s x bytes per transfer."""
+    return num_channels * transfers_per_s * width_bits / 8
+
+
+def bus_cost(write_share: float, turnaround: float, write_cost: float) -> float:
+    """Bus time of one byte of mixed traffic, in read-byte times (>= 1 for non-negative constants)."""
+    w = min(max(write_share, 0.0), 1.0)
+    return 1.0 + turnaround * min(1.0, w / TURNAROUND_SHARE) + write_cost * min(w, LARGEST_WRITE_SHARE)
+
+
+def achieved(peak_bytes_per_s: float, efficiency: float, write_share: float, turnaround: float, write_cost: float) -> float:
+    """Bytes/s of traffic (read + written) that the bus carries when saturated."""
+    return peak_bytes_per_s * efficiency / bus_cost(write_share, turnaround, write_cost)
+
+
+def little(window_bytes: float, latency_s: float) -> float:
+    """Bytes/s of a requester that keeps `window_bytes` outstanding at this latency (Little's law)."""
+    return window_bytes / latency_s
+
+
+def window(num_cores: int, lines: float, write_lines: float, line_bytes: float, write_share: float) -> float:
+    """Bytes that cores keep in flight; reads and writes hold different numbers of lines, and each byte its own time."""
+    per_core = line_bytes / ((1.0 - write_share) / lines + write_share / write_lines)
+    return num_cores * per_core
+
+
+def interleaved(parts: Iterable[tuple[float, float]]) -> float:
+    """Bytes/s of traffic spread page by page: (share, bandwidth) of each tier; the slowest share decides.
+
+    The best shares are proportional to the bandwidths; 1:1 over a 4:1 pair halves the fast tier's rate.
+    """
+    return 1.0 / max(share / bandwidth for share, bandwidth in parts if share > 0)
+
+
+def absorbed_write_time(size_bytes: float, *, start_s: float, link: float, media: float, cache_bytes: float) -> float:
+    """Seconds of a device's DMA write that the last-level cache absorbs: max(t0 + S / link, (S - C) / media).
+
+    `cache_bytes` is what device writes may occupy (about 2 of 16 ways). Small writes never see slow media.
+    """
+    return max(start_s + size_bytes / link, (size_bytes - cache_bytes) / media)

@@ -1,0 +1,134 @@
+"""From links as described to directed edges and their channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from itertools import combinations
+
+from sim.laws.links import lane
+from sim.records import Channel, LatencyLaw
+from sim.topology import parts as p
+from sim.topology.description import Connection, DeviceEntry, LinkEntry
+from sim.topology.graph import Edge, Traffic
+
+
+def expand(pattern: str, names: Mapping[str, object]) -> list[str]:
+    """Device names that a pattern such as 'gpu*' means, in file order."""
+    return [name for name in names if fnmatchcase(name, pattern)]
+
+
+def connections(entry: LinkEntry, names: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """The pairs of devices that a link entry joins, each once."""
+    seen: set[frozenset[str]] = set()
+    pairs: list[tuple[str, str]] = []
+    if entry.between:
+        pairs += [(a, b) for a in expand(entry.between[0], names) for b in expand(entry.between[1], names)]
+    if entry.matched:
+        left, right = (expand(pattern, names) for pattern in entry.matched)
+        num = max(len(left), len(right)) if left and right else 0
+        pairs += [(left[i * len(left) // num], right[i * len(right) // num]) for i in range(num)]
+    pairs += combinations([name for pattern in entry.mesh for name in expand(pattern, names)], 2)
+    pairs += entry.pairs
+    for a, b in pairs:
+        if a != b and frozenset((a, b)) not in seen:
+            seen.add(frozenset((a, b)))
+            yield a, b
+
+
+def connection_of(entry: DeviceEntry, part: p.Part) -> Connection | None:
+    """The link by which a device hangs on `to`: as written, else the part's own port (a switch: one x16 uplink)."""
+    if entry.link:
+        return entry.link
+    if isinstance(part, p.Switch):
+        return Connection(part=part.port.part, lanes=16)
+    port = getattr(part, "link", None) or getattr(part, "pcie", None)
+    return Connection(part=port.part, lanes=port.lanes) if port else None
+
+
+def raw_rate(link: p.Link) -> float:
+    """Raw bytes/s of one lane and direction, after line coding."""
+    return link.lane_bandwidth or lane(link.transfers, link.coding)
+
+
+def join(
+    a: str,
+    b: str,
+    link: p.Link,
+    lanes: int,
+    *,
+    ends: tuple[p.Part | None, p.Part | None],
+    limits: tuple[float, float] = (0.0, 0.0),
+) -> tuple[list[Channel], list[Edge]]:
+    """Channels and the two edges of one link; `a` is the side of the host, `ends` the parts at both ends.
+
+    `limits` bound the data rate a -> b and b -> a where an end cannot follow the link (bytes/s, 0 = none).
+    """
+    switches = [part for part in ends if isinstance(part, p.Switch)]
+    kept = min((switch.efficiency for switch in switches), default=1.0)
+    raw = raw_rate(link) * lanes
+    channels: list[Channel] = []
+    shared: tuple[str, ...] = ()
+    duplex = ends[0].port_duplex if isinstance(ends[0], p.Cpu) and link.type == "pcie" else link.duplex_efficiency
+    if duplex < 1.0:
+        both = raw * kept * duplex * (link.efficiency + (link.upward_efficiency or link.efficiency))
+        channels.append(Channel(name=f"{a}<->{b}.{link.type}", bandwidth_per_s=both))
+        shared = (channels[0].name,)
+    edges = []
+    for source, target, copy, limit in (
+        (a, b, link.efficiency, limits[0]),
+        (b, a, link.upward_efficiency or link.efficiency, limits[1]),
+    ):
+        shares = _shares(link, copy)
+        best = max(shares.values())
+        rate = min(raw * best * kept, limit or raw)
+        hop_s = _hop(link, switches, near=_near(ends), is_downward=source == a)
+        name = f"{source}->{target}.{link.type}"
+        law = LatencyLaw(idle_latency_s=hop_s) if hop_s > 0 else None
+        channels.append(Channel(name=name, bandwidth_per_s=rate, latency=law))
+        edges.append(
+            Edge(
+                source=source,
+                target=target,
+                link=link.type,
+                channels=(name, *shared),
+                bandwidth_bytes_per_s=rate,
+                raw_bytes_per_s=raw,
+                costs=tuple((traffic, min(best, rate / raw / kept) / min(share, rate / raw / kept)) for traffic, share in shares.items()),
+                request_cost=link.request_cost,
+                message_latency_s=link.message_latency,
+                lanes=lanes,
+                collective_efficiency=link.collective_efficiency or copy,
+                switch_efficiency=link.switch_efficiency or 0.0,
+            )
+        )
+    return channels, edges
+
+
+def _shares(link: p.Link, copy: float) -> dict[Traffic, float]:
+    """Achieved share of the raw rate by kind of traffic, in one direction."""
+    load = link.load_efficiency or copy
+    store = link.store_efficiency or load
+    return {
+        "copy": copy,
+        "load": load,
+        "store": store,
+        "cpu_load": link.cpu_load_efficiency or load,
+        "cpu_store": link.cpu_store_efficiency or store,
+    }
+
+
+def _near(ends: tuple[p.Part | None, p.Part | None]) -> tuple[float, float]:
+    """Seconds from a core of each end to its last-level cache; (0, 0) where either end does not say."""
+    near = [getattr(part, "near_latency", 0.0) for part in ends]
+    return (near[0], near[1]) if all(near) else (0.0, 0.0)
+
+
+def _hop(link: p.Link, switches: list[p.Switch], *, near: tuple[float, float], is_downward: bool) -> float:
+    """Seconds that a load whose data crosses this way adds to the latency of the memory as its owner sees it.
+
+    Data that flows down (a -> b) was asked for by `b`: its core's own part replaces that of `a`. Half of a switch is
+    charged to each of its links.
+    """
+    own = near[1] - near[0] if is_downward else near[0] - near[1]
+    return max(0.0, link.latency + own + sum(switch.latency for switch in switches) / 2)
