@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from sim.config.locate import data_folder
 from sim.config.validation import suggestion, validate
-from sim.config.yaml_source import Document, NodePath, parse_yaml, read_yaml
+from sim.config.yaml_source import Document, NodePath, parse_yaml
 from sim.errors import Fault, InputError
 from sim.topology.parts import KINDS, STRICT, Part
 from sim.units import Doc

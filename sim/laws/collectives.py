@@ -13,7 +13,7 @@ from math import sqrt
 #: seconds per hop of a collective, kernel launch and handshake included
 HOP_S = 2.4e-6
 #: chunking loss g by algorithm
-CHUNKING = {"ring": 0.55, "switch": 0.37, "tree": 0.55, "direct": 0.35}
+CHUNKING = {"ring": 0.55, "switch": 0.37, "network": 1.1}
 #: times that the (n - 1) / n of a buffer that a rank lacks passes the link
 _TURNS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
 
@@ -33,14 +33,14 @@ def bus_factor(kind: str, num_ranks: int) -> float:
     return ring_volume(kind, num_ranks)
 
 
-def hops_latency(num_ranks: int) -> float:
-    """Latency A of a collective inside a node, seconds; measured the same for every kind."""
-    return 2 * (num_ranks - 1) * HOP_S
+def hops_latency(num_ranks: int, hop_s: float = HOP_S) -> float:
+    """Latency A of a ring over ranks (or nodes), seconds; measured the same for every kind of collective."""
+    return 2 * (num_ranks - 1) * hop_s
 
 
-def tree_latency(num_ranks: int) -> float:
+def tree_latency(num_ranks: int, hop_s: float = HOP_S) -> float:
     """Latency of a reduction up a binary tree and a broadcast down it, seconds."""
-    return 2 * HOP_S * max(1, (num_ranks - 1).bit_length())
+    return 2 * hop_s * max(1, (num_ranks - 1).bit_length())
 
 
 def pipelined(latency_s: float, transfer_s: float, chunking: float) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 INFINITY = float("inf")
 
 
-def rate(block_bytes: float, queue_depth: float, latency_s: float, bandwidth_bytes_per_s: float, operations_per_s: float = 0.0) -> float:
+def rate(
+    block_bytes: float, queue_depth: float, latency_s: float, bandwidth_bytes_per_s: float, operations_per_s: float = 0.0
+) -> float:
     """Bytes/s of a drive with `queue_depth` blocks in flight: Little's law, the drive's operations/s, its bandwidth.
 
     `operations_per_s` 0 = not stated. One block of 4 KiB at depth 1 and 70 us: 14 kIOPS, 58 MB/s.

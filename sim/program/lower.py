@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from sim.errors import Fault, InputError
 from sim.laws.kernels import peak
 from sim.placement.plan import Placement
+from sim.program.collectives import collective
 from sim.program.kernels import Compute, compute
 from sim.program.ranks import TIER, Footways, Group, arrange
 from sim.program.transfers import Flow, Membership, Routes, groups_used, sm_channel
-from sim.program.transfers_collective import ring
 from sim.records import (
     INFINITY,
     Allocation,
@@ -159,7 +159,7 @@ class _Lowering:
             return self._point_to_point(op, rank, device)
         members = self.membership.members(op.group or "world", rank)
         places = [(member // len(self.gpus), self.gpus[member % len(self.gpus)]) for member in members]
-        flow = ring(self.machine, op.collective or "all_reduce", op.size_bytes, places, places.index((node, device)))
+        flow = collective(self.machine, op.collective or "all_reduce", op.size_bytes, places, places.index((node, device)))
         work = flow.work_bytes * op.num_calls
         return work, Flow(flow.uses, flow.rate_cap, flow.latency_s * op.num_calls)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sim.errors import Fault, MachineError
 from sim.laws.memory import peak
-from sim.records import Channel, LatencyLaw, Tier
+from sim.records import INFINITY, Channel, LatencyLaw, Tier
 from sim.topology import parts as p
 from sim.topology.description import DeviceEntry, Populated, Topology
 from sim.topology.graph import Edge, Media
@@ -90,15 +90,16 @@ class _Builder:
 
     def _device(self, name: str, entry: DeviceEntry) -> None:
         part = self.parts[entry.part]
-        above = next((self.devices[up] for up in entry.to if up in self.devices), None)
+        above = [self.devices[up] for up in entry.to if up in self.devices]
+        hosts = {device.host for device in above}
         num_cpus = sum(1 for device in self.devices.values() if device.kind == "cpu")
         self.devices[name] = Device(
             name=name,
             kind=part.kind,
             part_name=entry.part,
             part=self._fields(part, entry),
-            host=entry.host or (above.host if above else "host0"),
-            numa_node=num_cpus if part.kind == "cpu" else above.numa_node if above else 0,
+            host=entry.host or (hosts.pop() if len(hosts) == 1 else "" if hosts else "host0"),
+            numa_node=num_cpus if part.kind == "cpu" else above[0].numa_node if above else 0,
             to=entry.to,
             count=entry.count,
             is_hypothetical=part.hypothetical,
@@ -217,6 +218,8 @@ class _Builder:
             self._network(name, part, entry.count)
         choice = connection_of(entry, part)
         if choice is None:
+            if isinstance(part, p.Storage):  # on the memory bus
+                self.edges += [_bus(a, b) for up in entry.to for a, b in ((up, name), (name, up))]
             return
         link = self._part(choice.part, p.Link)
         for up in entry.to:
@@ -237,3 +240,10 @@ class _Builder:
         channels, edges = join(name, "network", link, nic.port.lanes * count, ends=(nic, None))
         self.channels |= {channel.name: channel for channel in channels}
         self.edges += edges
+
+
+def _bus(source: str, target: str) -> Edge:
+    """A way that costs nothing: a module in a socket's own memory slots."""
+    return Edge(
+        source=source, target=target, link="package", channels=(), bandwidth_bytes_per_s=INFINITY, raw_bytes_per_s=INFINITY
+    )

@@ -63,7 +63,7 @@ class LinkEntry:
     lanes: Annotated[Count, Doc("links (or lanes) of each connection")]
     between: Annotated[tuple[str, str] | None, Doc("two ends; 'gpu*' means each device of that name")] = None
     mesh: Annotated[tuple[str, ...], Doc("devices joined each with each; 'gpu*' allowed")] = ()
-    matched: Annotated[tuple[str, str] | None, Doc("in file order: each of the longer list with its share of the shorter")] = None
+    matched: Annotated[tuple[str, str] | None, Doc("in file order: each of the longer list with its part of the other")] = None
     pairs: Annotated[tuple[tuple[str, str], ...], Doc("listed connections")] = ()
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 from sim.laws.memory import bus_cost
 
-#: who moves the bytes: a copy engine, a GPU's loads or stores, a CPU's
-Traffic = Literal["copy", "load", "store", "cpu_load", "cpu_store"]
+#: who moves the bytes: a copy engine, a GPU's loads or stores, a CPU's, a collective (reduction: added by the switch)
+Traffic = Literal["copy", "load", "store", "cpu_load", "cpu_store", "collective", "reduction"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,6 @@ class Edge:
     request_cost: float = 0.0
     message_latency_s: float = 0.0
     lanes: int = 1
-    collective_efficiency: float = 0.8  # of the raw rate
-    switch_efficiency: float = 0.0  # 0 = no in-switch reduction
 
     def __hash__(self) -> int:
         return hash((self.source, self.target, self.link))

@@ -44,7 +44,7 @@ class Memory:
     transfers: Annotated[TransfersPerSecond, Gt(0), Doc("data rate per pin")]
     width_bits: Annotated[int, Gt(0), Doc("data bits per channel (DDR: 64, ECC not counted) or per stack")]
     efficiency: Annotated[Efficiency, Doc("achieved read bandwidth / peak (refresh, turnarounds, bank conflicts)")]
-    turnaround: Annotated[float, Ge(0), Doc("cost per byte of traffic once writes mix with reads (saturates at 5 % writes)")] = 0.0
+    turnaround: Annotated[float, Ge(0), Doc("cost per byte once writes mix with reads (saturates at 5 % writes)")] = 0.0
     write_cost: Annotated[float, Ge(0), Doc("further cost per unit of write share, up to one half")] = 0.0
     kernel_bandwidth: Annotated[
         dict[str, Efficiency], Doc("achieved / peak on a GPU by kind of kernel: triad, copy, read, init")
@@ -133,7 +133,7 @@ class Cpu:
     staging_bandwidth: Annotated[
         BytesPerSecond, Ge(0), Doc("copy rate of the one core that stages pageable memory; 0 = core_bandwidth / 2")
     ] = 0.0
-    port_duplex: Annotated[Efficiency, Doc("both directions of a PCIe port of this socket at once / twice one direction")] = 0.82
+    port_duplex: Annotated[Efficiency, Doc("both directions of a PCIe port at once / twice one direction")] = 0.82
     dma_cache: Annotated[Bytes, Ge(0), Doc("part of the last-level cache that absorbs device writes")] = 0.0
     io_bandwidth: Annotated[
         BytesPerSecond, Ge(0), Doc("all PCIe and CXL devices of the socket together, per direction; 0 = the sum of the lanes")
@@ -168,7 +168,7 @@ class Gpu:
     peer_over_pcie: Annotated[bool, Doc("GPU-to-GPU copies over PCIe are allowed by the stock driver")] = True
     copy_bandwidth: Annotated[BytesPerSecond, Ge(0), Doc("limit of one copy engine; 0 = the link's")] = 0.0
     copy_latency: Annotated[Seconds, Ge(0), Doc("start of a copy: t0 of T = t0 + S/B")] = 5e-6
-    pins_on_demand: Annotated[bool, Doc("copies of pageable memory run as pinned ones (unified addressing, or driver pinning)")] = False
+    pins_on_demand: Annotated[bool, Doc("copies of pageable memory run as pinned ones (the driver pins)")] = False
     near_latency: Annotated[Seconds, Ge(0), Doc("core to last-level cache: the core's own part of every load")] = 0.0
     kernel_bandwidth: Annotated[
         dict[str, Efficiency], Doc("achieved / peak memory bandwidth by kind of kernel: triad, copy, read, init")
@@ -208,7 +208,7 @@ class Link:
     upward_efficiency: Annotated[Efficiency | None, Doc("copies towards the host; default: as away from it")] = None
     load_efficiency: Annotated[Efficiency | None, Doc("the same for loads by a processor; default: as copies")] = None
     store_efficiency: Annotated[Efficiency | None, Doc("the same for stores; default: as loads")] = None
-    cpu_load_efficiency: Annotated[Efficiency | None, Doc("loads by a CPU, where its short lines cost more; default: as loads")] = None
+    cpu_load_efficiency: Annotated[Efficiency | None, Doc("loads by a CPU, whose lines are short; default: as loads")] = None
     cpu_store_efficiency: Annotated[Efficiency | None, Doc("stores by a CPU; default: as stores")] = None
     collective_efficiency: Annotated[Efficiency | None, Doc("rings and meshes; default: as copies")] = None
     switch_efficiency: Annotated[Efficiency | None, Doc("in-switch reduction; none = the link has none")] = None

@@ -29,7 +29,7 @@ _ROLES = {
     "storage": ("nvme", "pmem"),
     "pmem": ("pmem",),
 }
-_GPU_LINKS = frozenset({"nvlink", "xgmi", "c2c"})
+GPU_LINKS = frozenset({"nvlink", "xgmi", "c2c"})
 
 
 def unknown(word: str, name: str, known: Iterable[str], machine: str) -> Fault:
@@ -75,6 +75,9 @@ def path(machine: Machine, source: str, target: str, *, closed_kinds: frozenset[
     """Edges from device to device, through devices that forward; None if there is no way."""
     if source == target:
         return ()
+    hosts = {machine.devices[end].host for end in (source, target) if end in machine.devices} - {""}
+    if len(hosts) > 1:  # a shared pool joins memories, not hosts
+        return None
     closed = frozenset(name for name, device in machine.devices.items() if not _forwards(device, closed_kinds))
     return _path(machine.edges, closed, source, target)
 
@@ -179,7 +182,7 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
     is_bounced = not is_direct and bool(gpu) and machine.tiers[source if gpu == write.device else target].kind == "nvme"
     is_paged = not is_pinned and bool(gpu) and not machine.devices[gpu].part.get("pins_on_demand")
     staging: Uses = ()
-    cap, latency = _engine_limits(machine, engine)
+    cap, latency = _engine_limits(engine)
     if is_bounced or is_paged:
         buffer = machine.media[resolve(machine, "dram", gpu)]
         staging = ((buffer.channel, buffer.cost(1.0)), (buffer.channel, buffer.cost(0.0)))
@@ -189,7 +192,9 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
         cap = min(cap, serial(drive, min(edge.bandwidth_bytes_per_s for edge in edges if gpu in (edge.source, edge.target))))
     if is_paged:
         cap = min(cap, staging_rate(machine.devices[host_of(machine, gpu)]))
-    uses = merged(((read.channel, read.cost(0.0, "copy")),), staging, _copied(edges), ((write.channel, write.cost(1.0, "copy")),))
+    uses = merged(
+        ((read.channel, read.cost(0.0, "copy")),), staging, _copied(edges), ((write.channel, write.cost(1.0, "copy")),)
+    )
     latency += read.access_latency_s + write.access_latency_s
     return Route(
         uses=uses, rate_cap_bytes_per_s=cap, latency_s=latency, hops=_hops(read.device, edges), is_staged=is_bounced or is_paged
@@ -202,7 +207,7 @@ def _media(machine: Machine, tier: str) -> Media:
     return machine.media[tier]
 
 
-def _engine_limits(machine: Machine, engine: Device) -> tuple[float, float]:
+def _engine_limits(engine: Device) -> tuple[float, float]:
     """Rate cap and start latency of who moves the bytes."""
     if engine.kind == "cpu":
         cores = int(_number(engine.part, "cores", 1))
@@ -258,7 +263,8 @@ def access(machine: Machine, initiator: str, tier: str, *, write_share: float, n
         window_bytes = window(cores, lines, write_lines, _number(device.part, "line", 64.0), write_share)
     weight = max(window_bytes, 1.0)
     # A flow that uses both directions meets both hop latencies, a byte only its own: scale the window to compensate.
-    window_bytes *= _latency(machine, uses) / _mean_latency(machine, media, inward, outward, write_share) if window_bytes else 0.0
+    if window_bytes:
+        window_bytes *= _latency(machine, uses) / _mean_latency(machine, media, (inward, outward), write_share)
     return Route(
         uses=uses,
         rate_cap_bytes_per_s=cap,
@@ -274,9 +280,10 @@ def _latency(machine: Machine, uses: Uses) -> float:
     return sum(law.idle_latency_s for law in laws if law is not None)
 
 
-def _mean_latency(machine: Machine, media: Media, inward: tuple[Edge, ...], outward: tuple[Edge, ...], write_share: float) -> float:
+def _mean_latency(machine: Machine, media: Media, ways: tuple[tuple[Edge, ...], tuple[Edge, ...]], write_share: float) -> float:
+    """The medium as its owner sees it, and the hops: those towards the initiator for reads, the others for writes."""
     own = _latency(machine, ((media.channel, 1.0),))
-    there, back = (_latency(machine, tuple((edge.channels[0], 1.0) for edge in edges)) for edges in (outward, inward))
+    back, there = (_latency(machine, tuple((name, 1.0) for edge in edges for name in edge.channels[:1])) for edges in ways)
     return own + (1.0 - write_share) * back + write_share * there
 
 
@@ -285,7 +292,7 @@ def idle_latency(machine: Machine, initiator: str, tier: str) -> float:
     media = _media(machine, tier)
     machine.device(initiator)
     inward = _required_path(machine, media.device, initiator)
-    return _mean_latency(machine, media, inward, (), 0.0)
+    return _mean_latency(machine, media, (inward, ()), 0.0)
 
 
 # ----------------------------------------------------------------------------------------------------------------- messages
@@ -296,7 +303,7 @@ def peer(machine: Machine, gpu_a: str, gpu_b: str) -> Route:
     read, write = machine.media[memory_tier(machine, gpu_a)], machine.media[memory_tier(machine, gpu_b)]
     start: Uses = ((read.channel, read.cost(0.0, "copy")),)
     end: Uses = ((write.channel, write.cost(1.0, "copy")),)
-    cap, latency = _engine_limits(machine, machine.devices[gpu_a])
+    cap, latency = _engine_limits(machine.devices[gpu_a])
     edges = direct(machine, gpu_a, gpu_b)
     if edges is not None:
         uses = merged(start, _copied(edges), end)
@@ -313,7 +320,7 @@ def peer(machine: Machine, gpu_a: str, gpu_b: str) -> Route:
 def direct(machine: Machine, gpu_a: str, gpu_b: str) -> tuple[Edge, ...] | None:
     """Edges of a copy that does not touch host memory: GPU links, else PCIe where both drivers allow it; None = staged."""
     edges = path(machine, gpu_a, gpu_b, closed_kinds=frozenset({"cpu"}))
-    if edges is not None and all(edge.link in _GPU_LINKS for edge in edges):
+    if edges is not None and all(edge.link in GPU_LINKS for edge in edges):
         return edges
     allowed = all(machine.part(gpu).get("peer_over_pcie") for gpu in (gpu_a, gpu_b))
     return path(machine, gpu_a, gpu_b) if allowed else None
@@ -323,7 +330,9 @@ def adapters(machine: Machine, gpu: str) -> tuple[str, ...]:
     """Network adapters at the least distance from the GPU, in file order; InputError when the machine has none."""
     nics = [name for name, device in machine.devices.items() if device.kind == "nic"]
     if not nics:
-        raise InputError(Fault(what=f"machine {machine.name!r} has no network adapter", remedy="add a nic device to join nodes"))
+        raise InputError(
+            Fault(what=f"machine {machine.name!r} has no network adapter", remedy="add a nic device to join nodes")
+        )
     distances = {nic: _distance(machine, gpu, nic) for nic in nics}
     nearest = min(distances.values())
     return tuple(nic for nic in nics if distances[nic] == nearest)

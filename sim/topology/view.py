@@ -24,5 +24,5 @@ def host_view(machine: Machine, host: str) -> Machine:
         devices=devices,
         tiers=tiers,
         media={name: item for name, item in machine.media.items() if name in tiers},
-        edges=tuple(edge for edge in machine.edges if edge.source in devices and edge.target in devices),
+        edges=tuple(edge for edge in machine.edges if {edge.source, edge.target} <= {*devices, "network"}),
     )

@@ -79,9 +79,10 @@ def join(
         (a, b, link.efficiency, limits[0]),
         (b, a, link.upward_efficiency or link.efficiency, limits[1]),
     ):
-        shares = _shares(link, copy)
+        most = (limit or raw) / raw  # the end may be slower than the link
+        shares = {traffic: min(share * kept, most) for traffic, share in _shares(link, copy).items()}
         best = max(shares.values())
-        rate = min(raw * best * kept, limit or raw)
+        rate = raw * best
         hop_s = _hop(link, switches, near=_near(ends), is_downward=source == a)
         name = f"{source}->{target}.{link.type}"
         law = LatencyLaw(idle_latency_s=hop_s) if hop_s > 0 else None
@@ -94,12 +95,10 @@ def join(
                 channels=(name, *shared),
                 bandwidth_bytes_per_s=rate,
                 raw_bytes_per_s=raw,
-                costs=tuple((traffic, min(best, rate / raw / kept) / min(share, rate / raw / kept)) for traffic, share in shares.items()),
+                costs=tuple((traffic, best / share) for traffic, share in shares.items()),
                 request_cost=link.request_cost,
                 message_latency_s=link.message_latency,
                 lanes=lanes,
-                collective_efficiency=link.collective_efficiency or copy,
-                switch_efficiency=link.switch_efficiency or 0.0,
             )
         )
     return channels, edges
@@ -115,6 +114,8 @@ def _shares(link: p.Link, copy: float) -> dict[Traffic, float]:
         "store": store,
         "cpu_load": link.cpu_load_efficiency or load,
         "cpu_store": link.cpu_store_efficiency or store,
+        "collective": link.collective_efficiency or copy,
+        "reduction": link.switch_efficiency or link.collective_efficiency or copy,
     }
 
 

@@ -1,0 +1,205 @@
+"""Collectives on a machine: what one rank's part uses, how fast it can go alone, which algorithm a library would take.
+
+Inside a node over GPU links, every rank moves its volume over its own links (a ring over all of them, a mesh, a switch
+that adds). Over PCIe, or through host memory without peer access, the ring's way is walked link by link. Between nodes
+the buffer's node-level volume is spread over all network adapters of the node, pipelined with the part inside.
+T = A + X/B + 2 g sqrt(A X/B) alone (`laws.collectives`); contention with other flows comes from the channels.
+All members move in lock step, so a shared channel's load is charged evenly to the ranks that own it: identical ranks use
+identical channels, which is what folding needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.laws.collectives import CHUNKING, hops_latency, pipelined, ring_volume, switch_volume, tree_latency
+from sim.records import INFINITY
+from sim.topology import routing
+from sim.topology.graph import Edge, Traffic
+from sim.topology.machine import Machine
+from sim.topology.route import Route, merged
+
+Uses = tuple[tuple[str, float], ...]
+#: bandwidth that a double binary tree keeps of a ring's: it cannot use both directions of every link all the time
+TREE_EFFICIENCY = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveFlow:
+    """One rank's part: work in bytes of the buffer, channel costs per such byte, cap, start latency.
+
+    Alone it takes latency_s + work_bytes / rate_cap seconds.
+    """
+
+    work_bytes: float
+    uses: Uses
+    rate_cap: float
+    latency_s: float
+    algorithm: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One way to do the part inside a node, or between nodes: costs per buffer byte, latency, chunking loss.
+
+    `uses` is what one rank is charged, `loads` what all ranks together put on the same channels.
+    """
+
+    name: str
+    uses: Uses
+    loads: Uses
+    latency_s: float
+    chunking: float
+
+
+_NOTHING = _Level("", (), (), 0.0, 0.0)
+
+
+def collective(machine: Machine, kind: str, size_bytes: float, members: Sequence[tuple[int, str]], me: int) -> CollectiveFlow:
+    """The part of member `me` of `members` (node, GPU); `size_bytes` is the whole buffer (of an all-gather: the gathered one).
+
+    Of the algorithms that the links allow, the fastest for this size. Raises InputError when members on several nodes
+    have no network adapter, MachineError when there is no way between two members.
+    """
+    if len(members) < 2 or size_bytes <= 0:
+        return CollectiveFlow(0.0, (), INFINITY, 0.0)
+    node, device = members[me]
+    local = tuple(gpu for at, gpu in members if at == node)
+    num_nodes = len({at for at, _ in members})
+    inside = _inside(machine, kind, local, device, num_nodes) if len(local) > 1 else [_NOTHING]
+    outside = _between(machine, kind, local, num_nodes) if num_nodes > 1 else [_NOTHING]
+    flows = [_joined(machine, size_bytes, near, far) for near in inside for far in outside]
+    return min(flows, key=lambda flow: flow.latency_s + flow.work_bytes / flow.rate_cap)
+
+
+def alone_time(machine: Machine, kind: str, size_bytes: float, members: Sequence[tuple[int, str]]) -> float:
+    """Seconds of a collective with nothing beside it: the slowest member."""
+    flows = (collective(machine, kind, size_bytes, members, me) for me in range(len(members)))
+    return max(flow.latency_s + flow.work_bytes / flow.rate_cap for flow in flows)
+
+
+def _joined(machine: Machine, size_bytes: float, near: _Level, far: _Level) -> CollectiveFlow:
+    """Both levels as one pipeline: the slower one sets the rate, their latencies add."""
+    uses = merged(near.uses, far.uses)
+    loads = merged(near.loads, far.loads)
+    transfer_s = size_bytes * max(load / machine.channels[name].bandwidth_per_s for name, load in loads)
+    latency_s = near.latency_s + far.latency_s
+    total_s = pipelined(latency_s, transfer_s, max(near.chunking, far.chunking))
+    name = " + ".join(level.name for level in (near, far) if level.name)
+    return CollectiveFlow(size_bytes, uses, size_bytes / (total_s - latency_s), latency_s, name)
+
+
+# ------------------------------------------------------------------------------------------------------------ inside a node
+
+
+def _inside(machine: Machine, kind: str, local: tuple[str, ...], device: str, num_nodes: int) -> list[_Level]:
+    """What the ranks of one node can do among themselves."""
+    num = len(local)
+    volume = ring_volume(kind, num) / (num_nodes if kind == "all_to_all" else 1)
+    latency_s = hops_latency(num)
+    out, into = _gpu_links(machine, local, device)
+    if not out:
+        return [_walked(machine, kind, local, device, volume)]
+    uses = _spread(machine, device, out, into, "collective", volume)
+    levels = [_Level("ring", uses, uses, latency_s, CHUNKING["ring"])]
+    switch = machine.devices.get(out[0].target)
+    if kind == "all_reduce" and len(out) == 1 and switch is not None and switch.part.get("reduces"):
+        uses = _spread(machine, device, out, into, "reduction", switch_volume(num))
+        levels.append(_Level("in-switch reduction", uses, uses, latency_s, CHUNKING["switch"]))
+    return levels
+
+
+def _gpu_links(machine: Machine, local: tuple[str, ...], device: str) -> tuple[list[Edge], list[Edge]]:
+    """GPU links of `device` that lead to the others, and back; empty if some member is reached by none of them."""
+    others = set(local) - {device}
+    ways = {other: routing.direct(machine, device, other) for other in others}
+    linked = [other for other, way in ways.items() if way and all(edge.link in routing.GPU_LINKS for edge in way)]
+    if not linked:
+        return [], []
+    out = {edge.target: edge for other in linked if (edge := (ways[other] or ())[0])}
+    back = {(source, edge.link) for source, edge in out.items()}
+    into = [edge for edge in machine.edges if edge.target == device and (edge.source, edge.link) in back]
+    return list(out.values()), into
+
+
+def _spread(machine: Machine, device: str, out: list[Edge], into: list[Edge], traffic: Traffic, volume: float) -> Uses:
+    """The volume over all of the device's links in proportion to their width, both ways, and its memory."""
+    raw = sum(edge.raw_bytes_per_s for edge in out)
+    links = [edge.uses(traffic, volume * edge.raw_bytes_per_s / raw) for edge in (*out, *into)]
+    media = machine.media[machine.memory_tier(device)]
+    return merged(*links, ((media.channel, volume * (media.cost(0.0, "copy") + media.cost(1.0, "copy"))),))
+
+
+def _walked(machine: Machine, kind: str, local: tuple[str, ...], device: str, volume: float) -> _Level:
+    """The ring (or all pairs) of copies over PCIe or through host memory: the loads that `device` is charged for."""
+    pairs = {(a, b): machine.peer(a, b) for a in local for b in local if a != b}
+    if kind == "all_to_all":
+        weights = {pair: 1.0 / (len(local) - 1) for pair in pairs}
+    else:
+        weights = dict.fromkeys(zip(local, (*local[1:], local[0]), strict=True), 1.0)
+    loads: dict[str, float] = {}
+    for pair, weight in weights.items():
+        for channel, cost in pairs[pair].uses:
+            loads[channel] = loads.get(channel, 0.0) + weight * cost * _slowdown(machine, channel)
+    wires = {gpu: _own_wires(machine, gpu) for gpu in local}
+    charged = []
+    for channel, load in loads.items():
+        owners, is_target = _owners(pairs, channel)
+        owners = {gpu for gpu in owners if channel in wires[gpu]} or owners
+        if device in owners:
+            bandwidth = machine.channels[channel].bandwidth_per_s
+            charged.append((len(owners), is_target, bandwidth, channel, volume * load / len(owners)))
+    charged.sort(key=lambda item: item[:3])
+    uses = tuple((channel, load) for *_, channel, load in charged)
+    total = tuple((channel, volume * load) for channel, load in loads.items())
+    return _Level("ring over PCIe", uses, total, hops_latency(len(local)), CHUNKING["ring"])
+
+
+def _slowdown(machine: Machine, channel: str) -> float:
+    """What a collective costs on a link above a plain copy; 1 for memories."""
+    for edge in machine.edges:
+        if channel in edge.channels:
+            costs = dict(edge.costs)
+            return costs.get("collective", 1.0) / costs.get("copy", 1.0)
+    return 1.0
+
+
+def _one_way(edge: Edge, share: float) -> Uses:
+    """An adapter's network port, or its host link: adapters use both directions of that without the host's duplex loss."""
+    return edge.uses("collective", share) if edge.link == "network" else edge.uses("copy", share)[:1]
+
+
+def _owners(pairs: dict[tuple[str, str], Route], channel: str) -> tuple[set[str], bool]:
+    """Who a channel belongs to: those who send over it or those who receive, whichever are fewer."""
+    crossing = [pair for pair, route in pairs.items() if any(name == channel for name, _ in route.uses)]
+    sources, targets = {a for a, _ in crossing}, {b for _, b in crossing}
+    return (sources, False) if len(sources) <= len(targets) else (targets, True)
+
+
+def _own_wires(machine: Machine, gpu: str) -> set[str]:
+    """Channels between a GPU and its host, both ways."""
+    memory, host = machine.memory_tier(gpu), machine.resolve("dram", gpu)
+    ways = (machine.route(memory, host, initiator=gpu), machine.route(host, memory, initiator=gpu))
+    return {channel for way in ways for channel, _ in way.uses}
+
+
+# ------------------------------------------------------------------------------------------------------------ between nodes
+
+
+def _between(machine: Machine, kind: str, local: tuple[str, ...], num_nodes: int) -> list[_Level]:
+    """The node's share over all its adapters: a ring over the nodes, or a tree where that has fewer hops."""
+    nics = [name for name, device in machine.devices.items() if device.kind == "nic"]
+    if not nics:
+        routing.adapters(machine, local[0])  # raises
+    volume = ring_volume(kind, num_nodes)
+    per_rank = volume if kind == "all_to_all" else volume / len(local)
+    wires = [edge for edge in machine.edges if {edge.source, edge.target} & set(nics)]
+    uses = merged(*(_one_way(edge, per_rank / len(nics)) for edge in wires))
+    loads = tuple((channel, cost * len(local)) for channel, cost in uses)
+    hop_s = max(edge.message_latency_s for edge in wires)
+    levels = [_Level("ring of nodes", uses, loads, hops_latency(num_nodes, hop_s), CHUNKING["network"])]
+    if kind == "all_reduce" and num_nodes > 2:
+        slower = [tuple((channel, cost / TREE_EFFICIENCY) for channel, cost in part) for part in (uses, loads)]
+        levels.append(_Level("tree of nodes", slower[0], slower[1], tree_latency(num_nodes, hop_s), CHUNKING["network"]))
+    return levels
