@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.config.locate import locate
-from sim.config.machine import load_machine, machine_from
+from sim.config.machine import expanded, load_machine, machine_from
 from sim.config.validation import FaultList, refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe, dotted, read_yaml
 from sim.errors import Fault, InputError
@@ -51,7 +51,7 @@ def machine_from_block(raw: object, document: Document, path: NodePath) -> Machi
         if not isinstance(raw.get(key, {}), Mapping):
             faults.append(document.fault((*path, key), f"expected a mapping, got {describe(raw[key])}"))
     faults.stop()
-    base = read_yaml(_located(raw["base"], document, (*path, "base")))
+    base = expanded(read_yaml(_located(raw["base"], document, (*path, "base"))))
     patch = _Patch(base, document, path)
     machine = patch.apply(raw)
     return dataclasses.replace(machine, name=f"{Path(base.file).stem} (changed)")

@@ -189,7 +189,8 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
     if is_bounced:  # the file is read into host memory first, then copied: the stages do not overlap
         drive = machine.channels[(read if gpu == write.device else write).channel].bandwidth_per_s
         drive /= 1.0 if gpu == write.device else write.cost(1.0)
-        cap = min(cap, serial(drive, min(edge.bandwidth_bytes_per_s for edge in edges if gpu in (edge.source, edge.target))))
+        slot = min(machine.channels[edge.channels[0]].bandwidth_per_s for edge in edges if gpu in (edge.source, edge.target))
+        cap = min(cap, serial(drive, slot))
     if is_paged:
         cap = min(cap, staging_rate(machine.devices[host_of(machine, gpu)]))
     uses = merged(

@@ -104,9 +104,7 @@ def _with_scaled_latencies(machine: Machine, knob: Knob, factor: float) -> Machi
     """Latencies that stand on wires and media instead of a channel."""
     own = set(knob.channels)
     edges = tuple(
-        dataclasses.replace(edge, message_latency_s=edge.message_latency_s * factor)
-        if own & {name for name, _cost in edge.channels}
-        else edge
+        dataclasses.replace(edge, message_latency_s=edge.message_latency_s * factor) if own & set(edge.channels) else edge
         for edge in machine.edges
     )
     media = {
@@ -163,7 +161,7 @@ def _link_knobs(machine: Machine, label: Mapping[str, str]) -> list[Knob]:
     for edge in machine.edges:
         ends = sorted({_end(edge.source, label), _end(edge.target, label)})
         group = groups.setdefault(f"{'<->'.join(ends)}.{edge.link}", {})
-        group.update(dict.fromkeys(name for name, _cost in edge.channels if name not in used))
+        group.update(dict.fromkeys(name for name in edge.channels if name not in used))
     grouped = {name for group in groups.values() for name in group}
     for name, channel in machine.channels.items():
         if name not in grouped and name not in used and channel.unit == "bytes":
