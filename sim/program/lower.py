@@ -46,7 +46,7 @@ class _Lowering:
         self.membership = Membership(step.group_sizes, len(machine.gpus()))
         self.gpus = machine.gpus()
         self.groups_used = groups_used(step)
-        self._templates = self._distinct(step.operations)
+        self._templates = {item.name: self._distinct(step.operations, item.name) for item in step.rank_classes}
         self._ways: dict[tuple[object, ...], Footways] = {}
         self._flows: dict[tuple[object, ...], tuple[float, Flow]] = {}
         self._computes: dict[tuple[str, int, float], Compute] = {}
@@ -63,13 +63,19 @@ class _Lowering:
         layer = op.layer if "home:" in op.source + op.target else -1
         return (op.kind, op.source, op.target, layer, op.is_pinned, op.collective, op.group, op.tensor_class, op.write_share)
 
-    def _distinct(self, operations: Iterable[StepOperation]) -> dict[tuple[object, ...], StepOperation]:
-        return {self._demand(op): op for op in reversed(tuple(operations)) if op.kind not in (Kind.COMPUTE, Kind.MARKER)}
+    def _distinct(self, operations: Sequence[StepOperation], rank_class: str) -> tuple[StepOperation, ...]:
+        """One operation of the class for each route that it asks for."""
+        prefix, kinds = rank_class + ".", (Kind.COMPUTE, Kind.MARKER)
+        own = (op for op in reversed(operations) if op.kind not in kinds and op.stream.startswith(prefix))
+        return tuple({self._demand(op): op for op in own}.values())
+
+    def _class_of(self, rank: int) -> str:
+        return next(item.name for item in self.step.rank_classes if rank in self.ranks_of(item.name))
 
     def _footways(self, rank: int) -> Footways:
         local = rank % len(self.gpus)
         neighbours = tuple(self._local(group, rank) for group in self.groups_used)
-        key = (local, neighbours)
+        key = (local, neighbours, self._class_of(rank))
         if key not in self._ways:
             self._ways[key] = self._walk(rank, self.gpus[local])
         return self._ways[key]
@@ -90,7 +96,7 @@ class _Lowering:
             tuple(name for name, _ in self._access(device).uses),
             (sm_channel(device), TIER + self.machine.memory_tier(device)),
         ]
-        for op in self._templates.values():
+        for op in self._templates[self._class_of(rank)]:
             ways.append(tuple(name for name, _ in self._flow(op, rank, device)[1].uses))
             ends = [end for end in (op.source, op.target) if end and op.kind != Kind.COLLECTIVE]
             ways.extend(tuple(TIER + tier for tier, _ in self.routes.shares(end, device, op.layer)) for end in ends)

@@ -47,17 +47,25 @@ class RankParameters:
         return dense / self.num_shards + routed / self.num_routed_shards
 
 
+def chunk_layers(training: Training, stage: int, chunk: int) -> range:
+    """Layers of one model chunk of a stage, in Megatron's interleaved order.
+
+    The first chunks take the remainder; but where two layers more would divide evenly, embedding and output projection
+    count as a layer each (Megatron's `account_for_embedding_in_pipeline_split`): the first and the last chunk have one less.
+    """
+    parts = training.parallelism.pipeline * training.parallelism.interleave
+    index, layers = chunk * training.parallelism.pipeline + stage, training.model.layers
+    if layers % parts and (layers + 2) % parts == 0 and parts > 1:
+        each = (layers + 2) // parts
+        return range(max(0, index * each - 1), min(layers, (index + 1) * each - 1))
+    base, extra = divmod(layers, parts)
+    start = index * base + min(index, extra)
+    return range(start, start + base + (1 if index < extra else 0))
+
+
 def stage_layers(training: Training, stage: int) -> list[int]:
-    """Layers of a pipeline stage, in Megatron's interleaved order; the first chunks take the remainder."""
-    parallelism = training.parallelism
-    parts = parallelism.pipeline * parallelism.interleave
-    base, extra = divmod(training.model.layers, parts)
-    found: list[int] = []
-    for chunk in range(parallelism.interleave):
-        index = chunk * parallelism.pipeline + stage
-        start = index * base + min(index, extra)
-        found.extend(range(start, start + base + (1 if index < extra else 0)))
-    return found
+    """Layers of all model chunks of a pipeline stage."""
+    return [layer for chunk in range(training.parallelism.interleave) for layer in chunk_layers(training, stage, chunk)]
 
 
 def num_shards(training: Training) -> int:
@@ -195,6 +203,6 @@ def head_widths(shape: ModelShape) -> tuple[int, int, int, int]:
 
 
 __all__ = [
-    "RankParameters", "adapter_targets", "head_dim", "head_widths", "is_moe_layer", "num_shards", "quantised_bytes",
-    "rank_parameters", "stage_layers",
+    "RankParameters", "adapter_targets", "chunk_layers", "head_dim", "head_widths", "is_moe_layer", "num_shards",
+    "quantised_bytes", "rank_parameters", "stage_layers",
 ]  # fmt: skip

@@ -40,6 +40,8 @@ class Profile:
     prefetch_layers: int = 1  # ZeRO-3 / FSDP: layers gathered ahead
     collective_compute_share: float = 0.15  # of the multiprocessors, while a collective runs beside compute
     # model parallel: share of the communication that is hidden behind the kernels
+    send_fixed_s: float = 0.0  # host time of one send between stages
+    is_send_blocking: bool = False  # the sender computes again only when its send is done
     tensor_overlap: float = 0.0
     context_overlap: float = 0.8
     expert_overlap: float = 0.0
@@ -80,26 +82,49 @@ _MEGATRON = Profile(
 )
 _FSDP = Profile(name="fsdp", source="PyTorch FSDP", elementwise_traffic=1.5, stage2_gathers_each=True)
 
+_MEGATRON_CORE = replace(
+    _MEGATRON,
+    name="megatron-core",
+    source="Megatron-Core with Transformer Engine",
+    attention_version="cudnn",
+    reduce_dtype_bytes=2.0,
+    tensor_overlap=0.5,
+)
+_LLM_FOUNDRY = replace(
+    _FSDP,
+    name="llm-foundry",
+    source="MosaicML llm-foundry with Composer: PyTorch FSDP, Triton FlashAttention 1",
+    attention_version="flash1",
+)
+
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
         _DEEPSPEED,
         _MEGATRON,
-        replace(_MEGATRON, name="megatron-2022"),
-        replace(_MEGATRON, name="megatron-2021"),
-        replace(_MEGATRON, name="megatron-core"),
-        replace(_MEGATRON, name="nemo"),
-        replace(_MEGATRON, name="megatron-bridge"),
+        _MEGATRON_CORE,
+        replace(
+            _MEGATRON,
+            name="megatron-deepspeed",
+            source="Megatron-DeepSpeed of 2022 (eager, unfused softmax); constants fitted on vTrain's single-node runs",
+            elementwise_traffic=2.0,
+            softmax_traffic=3.2,
+            dispatch_s_per_kernel=55e-6,
+            send_fixed_s=1e-3,
+            is_send_blocking=True,
+        ),
+        replace(_MEGATRON_CORE, name="nemo", source="NeMo on Megatron-Core"),
+        replace(_MEGATRON_CORE, name="megatron-bridge", source="Megatron Bridge on Megatron-Core"),
         _FSDP,
-        replace(_FSDP, name="llm-foundry"),
-        replace(_FSDP, name="torchtitan"),
-        replace(_FSDP, name="torchtune"),
-        replace(_FSDP, name="pytorch", source="PyTorch without a framework around it"),
-        replace(_FSDP, name="ddp", source="PyTorch DistributedDataParallel"),
-        replace(_FSDP, name="hf-trainer", source="transformers Trainer and PEFT"),
-        replace(_FSDP, name="torchao", source="torchao CPUOffloadOptimizer"),
-        replace(_DEEPSPEED, name="megatron-deepspeed", source="Megatron-DeepSpeed: Megatron's model under DeepSpeed's engine"),
-        replace(_FSDP, name="auto", source="generic: PyTorch eager with sharding as asked"),
+        _LLM_FOUNDRY,
+        replace(_FSDP, name="torchtitan", attention_version="flash2"),
+        replace(_FSDP, name="torchtune", attention_version="flash2"),
+        replace(_FSDP, name="hf-trainer", attention_version="flash2"),
+        replace(_FSDP, name="accelerate", attention_version="flash2"),
+        replace(_FSDP, name="pytorch", source="PyTorch without a framework around it", attention_version="flash2"),
+        replace(_FSDP, name="ddp", source="PyTorch DistributedDataParallel", attention_version="flash2"),
+        replace(_FSDP, name="torchao", source="torchao CPUOffloadOptimizer", attention_version="flash2"),
+        replace(_FSDP, name="auto", source="generic: PyTorch eager with sharding as asked", attention_version="flash2"),
     )
 }
 

@@ -67,9 +67,9 @@ class Exchange:
 
     def send(self, lane: Lane, turn: Turn, after: str) -> str:
         """Pass the activations (or their gradients) to the neighbouring stage; each tensor rank sends its slice."""
-        plan = self.plan
+        plan, profile = self.plan, self.plan.profile
         towards = 1 if turn.direction == "forward" else -1
-        return self.builder.add(
+        sent = self.builder.add(
             lane.name,
             "p2p",
             Kind.COLLECTIVE,
@@ -81,4 +81,8 @@ class Exchange:
             size_bytes=2.0 * plan.tokens * plan.shape.hidden / plan.tensor,
             phase=turn.direction,
             micro_batch=turn.micro_batch,
+            fixed_s=profile.send_fixed_s,
         )
+        if profile.is_send_blocking:
+            lane.pending.append(sent)
+        return sent

@@ -136,7 +136,7 @@ class Gradients:
     def _reduce(self, lane: Lane, done: str, bucket: tuple[float, float], mark: dict[str, Any]) -> str:
         """Reduce over the ranks with the same parameters: all-reduce, or reduce-scatter (and across replicas)."""
         plan, profile = self.plan, self.plan.profile
-        after = done if profile.overlap_gradient_reduce else lane.history[-1]
+        after = done if profile.overlap_gradient_reduce else lane.last
         last = done
         kind = "all_reduce" if plan.zero_stage == 0 else "reduce_scatter"
         fields = {"compute_share": profile.collective_compute_share, "tensor_class": TensorClass.GRADIENTS} | mark

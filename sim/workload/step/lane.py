@@ -14,6 +14,13 @@ class Lane:
     history: list[str] = field(default_factory=list)  # compute of each layer block, in order
     pending: list[str] = field(default_factory=list)  # what the next compute must wait for
 
+    last: str = ""  # the last compute of all
+
+    def computed(self, identity: str) -> None:
+        """A layer block was written."""
+        self.history.append(identity)
+        self.last = identity
+
     def drain(self) -> list[str]:
         """Take what the next compute must wait for."""
         waits, self.pending = self.pending, []

@@ -59,9 +59,9 @@ class Passes:
         mark: dict[str, Any] = {"phase": "forward", "micro_batch": turn.micro_batch}
         waits = [received, *lane.drain()]
         layers = plan.chunk_layers(lane.stage, turn.chunk)
-        if layers.start == 0:
+        if self._is_first(lane, turn):
             gathered = self.gradients.gather(lane, plan.embedding_parameters, 0.0, turn, "forward", -1)
-            self.builder.compute(lane.name, "embedding", kernels.embedding(plan), after=[*waits, gathered], **mark)
+            lane.last = self.builder.compute(lane.name, "embedding", kernels.embedding(plan), after=[*waits, gathered], **mark)
             waits = []
         for block in self.blocks(layers):
             gathered = self.gradients.gather_block(lane, block, turn, "forward")
@@ -74,15 +74,15 @@ class Passes:
                 fixed_s=self._hook(block, plan.profile.hook_forward_s),
                 **mark,
             )
-            lane.history.append(done)
+            lane.computed(done)
             waits = []
             self.exchange.layers(lane, block, "forward", turn, len(block))
             self.checkpoints.save(lane, block, turn, done)
-        if layers.stop == plan.shape.layers:
+        if self._is_last(lane, turn):
             gathered = self.gradients.gather(lane, plan.head_parameters, 0.0, turn, "forward", -1)
             self.builder.compute(lane.name, "loss", kernels.head_forward(plan), after=[gathered, *lane.drain()], **mark)
             return None
-        return self.exchange.send(lane, turn, lane.history[-1])
+        return self.exchange.send(lane, turn, lane.last)
 
     def backward(self, lane: Lane, turn: Turn, received: str | None, *, is_last: bool) -> str | None:
         """Emit the pass with its gradient traffic and return the id of its send, if another stage waits for it."""
@@ -90,20 +90,21 @@ class Passes:
         mark: dict[str, Any] = {"phase": "backward", "micro_batch": turn.micro_batch}
         waits = [received, *lane.drain()]
         layers = plan.chunk_layers(lane.stage, turn.chunk)
-        if layers.stop == plan.shape.layers:
+        if self._is_last(lane, turn):
             done = self.builder.compute(lane.name, "loss.backward", kernels.head_backward(plan), after=waits, **mark)
+            lane.last = done
             if not plan.is_frozen and plan.training.trainable_layers is None:
                 self.gradients.produced(lane, turn, done, plan.head_parameters, 0.0, -1, is_last=is_last)
             waits = []
         for block in reversed(self.blocks(layers)):
             self._backward_block(lane, turn, block, layers, waits, is_last=is_last)
             waits = []
-        if layers.start == 0:
+        if self._is_first(lane, turn):
             if not plan.is_frozen and plan.training.trainable_layers is None:
                 done = self.builder.compute(lane.name, "embedding.backward", kernels.embedding(plan), **mark)
                 self.gradients.produced(lane, turn, done, plan.embedding_parameters, 0.0, -1, is_last=is_last)
             return None
-        return self.exchange.send(lane, turn, lane.history[-1])
+        return self.exchange.send(lane, turn, lane.last)
 
     def _backward_block(
         self, lane: Lane, turn: Turn, block: range, layers: range, waits: list[str | None], *, is_last: bool
@@ -127,11 +128,17 @@ class Passes:
             fixed_s=self._hook(block, plan.profile.hook_backward_s),
             **mark,
         )
-        lane.history.append(done)
+        lane.computed(done)
         self.exchange.layers(lane, block, "backward", turn, len(block))
         dense, routed = plan.trained_block(block)
         if dense or routed:
             self.gradients.produced(lane, turn, done, dense, routed, block.start, is_last=is_last)
+
+    def _is_first(self, lane: Lane, turn: Turn) -> bool:
+        return lane.stage == 0 and turn.chunk == 0
+
+    def _is_last(self, lane: Lane, turn: Turn) -> bool:
+        return lane.stage == self.plan.stages - 1 and turn.chunk == self.plan.training.parallelism.interleave - 1
 
     def _hook(self, block: range, each_s: float) -> float:
         return each_s * len(block) if self.plan.zero_stage == 3 else 0.0

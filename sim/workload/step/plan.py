@@ -9,7 +9,7 @@ from functools import cached_property
 from sim.errors import Fault, InputError
 from sim.records import Dtype, TensorClass
 from sim.workload import shapes
-from sim.workload.footprint.counts import RankParameters, adapter_targets, is_moe_layer, rank_parameters
+from sim.workload.footprint.counts import RankParameters, adapter_targets, chunk_layers, is_moe_layer, rank_parameters
 from sim.workload.frameworks import Profile
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import ParameterCount
@@ -187,12 +187,8 @@ class Plan:
         return own + (self.shape.vocabulary * self.shape.hidden / self.tensor if is_copy else 0.0)
 
     def chunk_layers(self, stage: int, chunk: int) -> range:
-        """Layers of one model chunk of a stage, in Megatron's interleaved order; the first chunks take the remainder."""
-        parts = self.stages * self.training.parallelism.interleave
-        base, extra = divmod(self.shape.layers, parts)
-        index = chunk * self.stages + stage
-        start = index * base + min(index, extra)
-        return range(start, start + base + (1 if index < extra else 0))
+        """Layers of one model chunk of a stage; empty where the chunk is the embedding or the output projection alone."""
+        return chunk_layers(self.training, stage, chunk)
 
 
 def resolve(training: Training, homes: Mapping[TensorClass, str], profile: Profile) -> Plan:
@@ -214,7 +210,7 @@ def _faults(training: Training) -> list[Fault]:
             "use a divisor",
         ),
         (
-            model.layers < parts,
+            model.layers < parts and model.layers + 2 != parts,
             "pipeline",
             f"{split.pipeline} stages x {split.interleave} chunks need as many layers, the model has {model.layers}",
             "lower pipeline or interleave",

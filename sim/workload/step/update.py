@@ -32,7 +32,7 @@ class Update:
     def emit(self, lane: Lane) -> None:
         """Write the update; weights are back on the GPU (and gathered, for ZeRO 1 and 2) when the step ends."""
         plan = self.plan
-        after = [*self.gradients.ready.get(lane.name, {}).values(), *lane.history[-1:]]
+        after = [*self.gradients.ready.get(lane.name, {}).values(), lane.last]
         if plan.home(TensorClass.OPTIMIZER_STATES) == "gpu":
             done = [self._on_gpu(lane, self.elements(lane), after)]
         else:
