@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sim.errors import Fault, InputError
 from sim.laws.kernels import peak
 from sim.placement.plan import Placement
-from sim.program.collectives import collective
 from sim.program.kernels import Compute, compute
-from sim.program.ranks import TIER, Footways, Group, arrange
-from sim.program.transfers import Flow, Membership, Routes, groups_used, sm_channel
+from sim.program.lower_demands import Demands, home_of
+from sim.program.ranks import TIER, Group, arrange
+from sim.program.transfers import sm_channel
 from sim.records import (
     INFINITY,
     Allocation,
@@ -42,163 +41,17 @@ def lower(step: Step, machine: Machine, placement: Placement, *, is_folded: bool
 class _Lowering:
     def __init__(self, step: Step, machine: Machine, placement: Placement, *, is_folded: bool) -> None:
         self.step, self.machine = step, machine
-        self.routes = Routes(machine, placement)
-        self.membership = Membership(step.group_sizes, len(machine.gpus()))
-        self.gpus = machine.gpus()
-        self.groups_used = groups_used(step)
-        self._templates = {item.name: self._distinct(step.operations, item.name) for item in step.rank_classes}
-        self._ways: dict[tuple[object, ...], Footways] = {}
-        self._flows: dict[tuple[object, ...], tuple[float, Flow]] = {}
+        self.demands = Demands(step, machine, placement)
         self._computes: dict[tuple[str, int, float], Compute] = {}
         self.has_sm = any(op.compute_share > 0 for op in step.operations)
-        self.ranks = arrange(step, machine, self._footways, is_folded=is_folded)
-        self._crowd = self._ranks_per_cpu()
-        self._flows.clear()  # walked before it was known how many ranks share a socket
-
-    # ------------------------------------------------------------------------------------------------- what ranks cross
-
-    @staticmethod
-    def _demand(op: StepOperation) -> tuple[object, ...]:
-        """What decides an operation's route, apart from who runs it."""
-        layer = op.layer if "home:" in op.source + op.target else -1
-        return (op.kind, op.source, op.target, layer, op.is_pinned, op.collective, op.group, op.tensor_class, op.write_share)
-
-    def _distinct(self, operations: Sequence[StepOperation], rank_class: str) -> tuple[StepOperation, ...]:
-        """One operation of the class for each route that it asks for."""
-        prefix, kinds = rank_class + ".", (Kind.COMPUTE, Kind.MARKER)
-        own = (op for op in reversed(operations) if op.kind not in kinds and op.stream.startswith(prefix))
-        return tuple({self._demand(op): op for op in own}.values())
-
-    def _class_of(self, rank: int) -> str:
-        return next(item.name for item in self.step.rank_classes if rank in self.ranks_of(item.name))
-
-    def _footways(self, rank: int) -> Footways:
-        local = rank % len(self.gpus)
-        neighbours = tuple(self._local(group, rank) for group in self.groups_used)
-        key = (local, neighbours, self._class_of(rank))
-        if key not in self._ways:
-            self._ways[key] = self._walk(rank, self.gpus[local])
-        return self._ways[key]
-
-    def _local(self, group: str, rank: int) -> tuple[int, ...]:
-        """Offsets of the members of the group that share the rank's node, and a mark when it leaves the node."""
-        members = self.membership.members(group, rank) if group != "pipeline" else self._partners(rank)
-        node = rank // len(self.gpus)
-        local = tuple(member - node * len(self.gpus) for member in members if member // len(self.gpus) == node)
-        return (*local, -1) if len(local) < len(members) else local
-
-    def _partners(self, rank: int) -> tuple[int, ...]:
-        stride, world = self.membership.stride("pipeline"), self.step.group_sizes.get("world", 1)
-        return tuple(sorted({rank, (rank + stride) % world, (rank - stride) % world}))
-
-    def _walk(self, rank: int, device: str) -> Footways:
-        ways: list[tuple[str, ...]] = [
-            tuple(name for name, _ in self._access(device).uses),
-            (sm_channel(device), TIER + self.machine.memory_tier(device)),
-        ]
-        for op in self._templates[self._class_of(rank)]:
-            ways.append(tuple(name for name, _ in self._flow(op, rank, device)[1].uses))
-            ends = [end for end in (op.source, op.target) if end and op.kind != Kind.COLLECTIVE]
-            ways.extend(tuple(TIER + tier for tier, _ in self.routes.shares(end, device, op.layer)) for end in ends)
-        ways.append(tuple(TIER + tier for tier in self._resident_tiers(device)))
-        return tuple(ways)
-
-    def _resident_tiers(self, device: str) -> list[str]:
-        tiers: dict[str, None] = {}
-        for item in self._residencies():
-            for tier, _ in self.routes.shares(_end(item), device, -1):
-                tiers[tier] = None
-        return list(tiers)
-
-    def _residencies(self) -> Iterable[Residency]:
-        yield from self.step.resident
-        seen = set()
-        for op in self.step.operations:
-            for item in (*op.allocates, *op.frees):
-                key = (item.tier, item.tensor_class)
-                if key not in seen:
-                    seen.add(key)
-                    yield item
-
-    # ---------------------------------------------------------------------------------------------------- flows per byte
-
-    def _access(self, device: str) -> Flow:
-        route = self.machine.access(device, self.machine.memory_tier(device))
-        return Flow(route.uses, route.rate_cap_bytes_per_s)
-
-    def _flow(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
-        """Work in bytes and the flow of one operation of one rank; operations that ask for the same share the answer."""
-        key = (rank, self._demand(op), op.stream.rsplit(".", 1)[0], op.num_cores, *_amounts(op))
-        if key not in self._flows:
-            self._flows[key] = self._flow_of(op, rank, device)
-        return self._flows[key]
-
-    def _flow_of(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
-        if op.kind == Kind.COLLECTIVE:
-            return self._collective(op, rank, device)
-        if op.kind == Kind.HOST_UPDATE:
-            traffic = self.routes.update_traffic(op, device)
-            cores = op.num_cores or self._cores_share(device)
-            return op.num_elements * op.bytes_per_element, self.routes.host(traffic, device, op.write_share, cores)
-        source = self.routes.shares(op.source, device, op.layer) if op.source else ()
-        target = self.routes.shares(op.target, device, op.layer) if op.target else ()
-        if op.kind == Kind.IO:
-            return op.size_bytes, self.routes.io(source, target, device)
-        return op.size_bytes, self.routes.copy(source, target, device, is_pinned=op.is_pinned)
-
-    def _cores_share(self, device: str) -> float:
-        cpu = self.machine.host_of(device)
-        cores = float(self.machine.part(cpu).get("cores", 1) or 1)  # type: ignore[arg-type]
-        return max(1.0, cores / self._crowd.get(cpu, 1)) if hasattr(self, "_crowd") else cores
-
-    def _ranks_per_cpu(self) -> dict[str, int]:
-        """Ranks whose host code runs on each socket of a node."""
-        crowd: dict[str, int] = {}
-        for gpu in self.gpus[: min(len(self.gpus), sum(item.num_ranks for item in self.step.rank_classes))]:
-            cpu = self.machine.host_of(gpu)
-            crowd[cpu] = crowd.get(cpu, 0) + 1
-        return crowd
-
-    def _collective(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
-        node = rank // len(self.gpus)
-        if op.collective == "point_to_point":
-            return self._point_to_point(op, rank, device)
-        members = self.membership.members(op.group or "world", rank)
-        places = [(member // len(self.gpus), self.gpus[member % len(self.gpus)]) for member in members]
-        flow = collective(self.machine, op.collective or "all_reduce", op.size_bytes, places, places.index((node, device)))
-        work = flow.work_bytes * op.num_calls
-        return work, Flow(flow.uses, flow.rate_cap, flow.latency_s * op.num_calls)
-
-    def _point_to_point(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
-        target = self.ranks_of(op.target)
-        own = self.ranks_of(op.stream.rsplit(".", 1)[0])
-        partner = target.start + rank - own.start if rank in own else rank
-        if partner // len(self.gpus) == rank // len(self.gpus):
-            other = self.gpus[partner % len(self.gpus)]
-            route = self.machine.peer(device, other) if other != device else None
-        else:
-            route = self.machine.network(device)
-        if route is None:
-            return 0.0, Flow()
-        return op.size_bytes * op.num_calls, Flow(route.uses, route.rate_cap_bytes_per_s, route.latency_s * op.num_calls)
-
-    def ranks_of(self, rank_class: str) -> range:
-        """Ranks of a class of the step."""
-        for item in self.step.rank_classes:
-            if item.name == rank_class:
-                return range(item.first_rank, item.first_rank + item.num_ranks)
-        raise InputError(Fault(what=f"unknown rank class {rank_class!r}", remedy="name a class of rank_classes"))
-
-    # -------------------------------------------------------------------------------------------------------- operations
+        self.ranks = arrange(step, machine, self.demands.footways, is_folded=is_folded)
 
     def program(self) -> Program:
         """All groups' operations, the channels and tiers they use, and the totals."""
         operations: list[Operation] = []
         for group in self.ranks.groups:
             twins = [other for other in self.ranks.of_class[group.rank_class] if other is not group]
-            prefix = group.rank_class + "."
-            own = (op for op in self.step.operations if op.stream.startswith(prefix))
-            operations.extend(self._operation(op, group, twins) for op in own)
+            operations.extend(self._operation(op, group, twins) for op in self.demands.by_class[group.rank_class])
         return Program(
             name=self.step.name,
             channels=self._channels(operations),
@@ -235,7 +88,7 @@ class _Lowering:
             return self._compute(op, group, common)
         if op.kind in (Kind.MARKER, Kind.ALLOCATE, Kind.FREE):
             return Operation(**common, latency_s=op.fixed_s)  # type: ignore[arg-type]
-        work, flow = self._flow(op, group.ranks[0], group.device)
+        work, flow = self.demands.flow(op, group.ranks[0], group.device)
         uses = self._named(flow.uses, group)
         if op.compute_share and flow.rate_cap:
             rate = min(
@@ -256,7 +109,7 @@ class _Lowering:
     def _compute(self, op: StepOperation, group: Group, common: dict[str, object]) -> Operation:
         key = (group.device, id(op.kernels), op.dispatch_s)
         if key not in self._computes:
-            self._computes[key] = compute(op, self.machine.part(group.device), self._access(group.device))
+            self._computes[key] = compute(op, self.machine.part(group.device), self.demands.access(group.device))
         done = self._computes[key]
         uses = self._named(done.uses, group)
         if self.has_sm and done.work:
@@ -295,7 +148,7 @@ class _Lowering:
         return tuple(allocation for item in items for allocation in self._allocation(item, group))
 
     def _allocation(self, item: Residency, group: Group) -> Iterable[Allocation]:
-        for tier, share in self.routes.shares(_end(item), group.device, -1):
+        for tier, share in self.demands.routes.shares(home_of(item), group.device, -1):
             yield Allocation(
                 tier=self._name(TIER + tier, group).removeprefix(TIER),
                 tensor_class=item.tensor_class,
@@ -360,13 +213,3 @@ class _Lowering:
             )
             for name in names
         )
-
-
-def _amounts(op: StepOperation) -> tuple[float, ...]:
-    """What an operation's flow depends on beside its route; a host update's traffic may differ by layer."""
-    layer = op.layer if op.kind == Kind.HOST_UPDATE else -1
-    return (op.size_bytes, op.num_calls, op.num_elements, op.bytes_per_element, layer)
-
-
-def _end(item: Residency) -> str:
-    return f"home:{item.tensor_class}" if item.tier == "home" else item.tier

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sim.placement.plan import Placement
-from sim.records import INFINITY, Kind, Step, StepOperation, TensorClass
+from sim.records import INFINITY, StepOperation, TensorClass
 from sim.topology.machine import Machine, Route
 from sim.topology.route import merged
 
@@ -147,13 +147,13 @@ class Membership:
             return max(1, self.sizes.get("world", 1) // self.sizes.get("pipeline", 1))
         return tensor
 
-    def members(self, group: str, rank: int) -> tuple[int, ...]:
-        """All ranks of the group of `rank`, in order."""
-        stride, size = self.stride(group), self.sizes.get(group, 1)
+    def local(self, group: str, rank: int) -> tuple[tuple[int, ...], int]:
+        """GPUs of the rank's node that are in its group (positions on the node), and how many nodes the group spans."""
+        stride, size, num = self.stride(group), self.sizes.get(group, 1), self.num_local
         first = rank - (rank // stride) % size * stride
-        return tuple(first + index * stride for index in range(size))
-
-
-def groups_used(step: Step) -> tuple[str, ...]:
-    """Process groups that communicate in the step, in order of appearance."""
-    return tuple(dict.fromkeys(op.group or "world" for op in step.operations if op.kind == Kind.COLLECTIVE))
+        node = rank // num
+        low = max(0, -(-(node * num - first) // stride))
+        high = min(size - 1, (node * num + num - 1 - first) // stride)
+        local = tuple(first + index * stride - node * num for index in range(low, high + 1))
+        last = first + (size - 1) * stride
+        return local, min(size, last // num - first // num + 1)

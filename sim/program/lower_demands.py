@@ -1,0 +1,182 @@
+"""What ranks ask of a machine: the flow of each operation, and every channel that a rank may cross; looked up once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sim.errors import Fault, InputError
+from sim.placement.plan import Placement
+from sim.program.collectives import collective
+from sim.program.ranks import TIER, Footways
+from sim.program.transfers import Flow, Membership, Routes, sm_channel
+from sim.records import Kind, Residency, Step, StepOperation
+from sim.topology.machine import Machine
+
+
+class Demands:
+    """Flows of one step's operations on one machine. Pure, but for its memory of what was asked before."""
+
+    def __init__(self, step: Step, machine: Machine, placement: Placement) -> None:
+        self.step, self.machine = step, machine
+        self.routes = Routes(machine, placement)
+        self.gpus = machine.gpus()
+        self.membership = Membership(step.group_sizes, len(self.gpus))
+        self._ranges = {item.name: range(item.first_rank, item.first_rank + item.num_ranks) for item in step.rank_classes}
+        self.by_class = self._split(step.operations)
+        self._templates = {name: self._distinct(operations) for name, operations in self.by_class.items()}
+        self._groups = {
+            name: tuple(dict.fromkeys(op.group or "world" for op in operations if op.kind == Kind.COLLECTIVE))
+            for name, operations in self.by_class.items()
+        }
+        self._residencies = self._distinct_residencies()
+        self._crowd = self._ranks_per_cpu()
+        self._ways: dict[tuple[object, ...], Footways] = {}
+        self._flows: dict[tuple[object, ...], tuple[float, Flow]] = {}
+        self._access: dict[str, Flow] = {}
+        self._places: dict[int, tuple[object, ...]] = {}
+
+    # ------------------------------------------------------------------------------------------------------ once per step
+
+    def _split(self, operations: Sequence[StepOperation]) -> Mapping[str, list[StepOperation]]:
+        found: dict[str, list[StepOperation]] = {name: [] for name in self._ranges}
+        for op in operations:
+            found[self._known_class(op.stream.rsplit(".", 1)[0])].append(op)
+        return found
+
+    def _known_class(self, name: str) -> str:
+        if name not in self._ranges:
+            known = ", ".join(self._ranges)
+            raise InputError(Fault(what=f"unknown rank class {name!r}", remedy=f"name one of rank_classes: {known}"))
+        return name
+
+    @staticmethod
+    def _demand(op: StepOperation) -> tuple[object, ...]:
+        """What decides an operation's route, apart from who runs it."""
+        layer = op.layer if "home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE else -1
+        return (op.kind, op.source, op.target, layer, op.is_pinned, op.collective, op.group, op.tensor_class, op.write_share)
+
+    def _distinct(self, operations: Sequence[StepOperation]) -> tuple[StepOperation, ...]:
+        """One operation for each route that is asked for."""
+        found: dict[tuple[object, ...], StepOperation] = {}
+        for op in operations:
+            if op.kind not in (Kind.COMPUTE, Kind.MARKER):
+                found.setdefault(self._demand(op), op)
+        return tuple(found.values())
+
+    def _distinct_residencies(self) -> tuple[Residency, ...]:
+        found = {(item.tier, item.tensor_class): item for item in self.step.resident}
+        for op in self.step.operations:
+            for item in (*op.allocates, *op.frees):
+                found.setdefault((item.tier, item.tensor_class), item)
+        return tuple(found.values())
+
+    def _ranks_per_cpu(self) -> dict[str, int]:
+        """Ranks whose host code runs on each socket of a node."""
+        crowd: dict[str, int] = {}
+        for gpu in self.gpus[: min(len(self.gpus), sum(item.num_ranks for item in self.step.rank_classes))]:
+            cpu = self.machine.host_of(gpu)
+            crowd[cpu] = crowd.get(cpu, 0) + 1
+        return crowd
+
+    # ------------------------------------------------------------------------------------------------------ once per rank
+
+    def class_of(self, rank: int) -> str:
+        """The rank class that a rank belongs to."""
+        return next(name for name, ranks in self._ranges.items() if rank in ranks)
+
+    def footways(self, rank: int) -> Footways:
+        """Every channel and tier that the rank may cross, hop by hop, in the same order for all ranks of its class."""
+        key = (*self._place(rank), self.class_of(rank))
+        if key not in self._ways:
+            self._ways[key] = self._walk(rank, self.gpus[rank % len(self.gpus)])
+        return self._ways[key]
+
+    def _place(self, rank: int) -> tuple[object, ...]:
+        """What tells two ranks apart: their GPU, and which GPUs of their node are in their groups."""
+        if rank not in self._places:
+            groups = self._groups[self.class_of(rank)]
+            self._places[rank] = (rank % len(self.gpus), *(self._local(group, rank) for group in groups))
+        return self._places[rank]
+
+    def _local(self, group: str, rank: int) -> tuple[int, ...]:
+        if group == "pipeline":
+            stride, world = self.membership.stride("pipeline"), self.step.group_sizes.get("world", 1)
+            first = rank // len(self.gpus) * len(self.gpus)
+            partners = {(rank + stride) % world, (rank - stride) % world}
+            return tuple(sorted(other - first if 0 <= other - first < len(self.gpus) else -1 for other in partners))
+        local, num_nodes = self.membership.local(group, rank)
+        return (*local, -num_nodes)
+
+    def _walk(self, rank: int, device: str) -> Footways:
+        ways: list[tuple[str, ...]] = [
+            tuple(name for name, _ in self.access(device).uses),
+            (sm_channel(device), TIER + self.machine.memory_tier(device)),
+        ]
+        for op in self._templates[self.class_of(rank)]:
+            ways.append(tuple(name for name, _ in self.flow(op, rank, device)[1].uses))
+            ends = [end for end in (op.source, op.target) if end and op.kind != Kind.COLLECTIVE]
+            ways.extend(tuple(TIER + tier for tier, _ in self.routes.shares(end, device, op.layer)) for end in ends)
+        tiers = {tier: None for item in self._residencies for tier, _ in self.routes.shares(home_of(item), device, -1)}
+        ways.append(tuple(TIER + tier for tier in tiers))
+        return tuple(ways)
+
+    # -------------------------------------------------------------------------------------------------- once per demand
+
+    def access(self, device: str) -> Flow:
+        """A device's kernels on its own memory, per byte."""
+        if device not in self._access:
+            route = self.machine.access(device, self.machine.memory_tier(device))
+            self._access[device] = Flow(route.uses, route.rate_cap_bytes_per_s)
+        return self._access[device]
+
+    def flow(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
+        """Work in bytes and the flow of one operation of one rank; operations that ask for the same share the answer."""
+        amounts = (op.size_bytes, op.num_calls, op.num_elements, op.bytes_per_element, op.num_cores)
+        key = (*self._demand(op), *amounts, op.stream.rsplit(".", 1)[0], self._place(rank))
+        if key not in self._flows:
+            self._flows[key] = self._flow_of(op, rank, device)
+        return self._flows[key]
+
+    def _flow_of(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
+        if op.kind == Kind.COLLECTIVE:
+            return self._collective(op, rank, device)
+        if op.kind == Kind.HOST_UPDATE:
+            traffic = self.routes.update_traffic(op, device)
+            cores = op.num_cores or self._cores_share(device)
+            return op.num_elements * op.bytes_per_element, self.routes.host(traffic, device, op.write_share, cores)
+        source = self.routes.shares(op.source, device, op.layer) if op.source else ()
+        target = self.routes.shares(op.target, device, op.layer) if op.target else ()
+        if op.kind == Kind.IO:
+            return op.size_bytes, self.routes.io(source, target, device)
+        return op.size_bytes, self.routes.copy(source, target, device, is_pinned=op.is_pinned)
+
+    def _cores_share(self, device: str) -> float:
+        cpu = self.machine.host_of(device)
+        cores = float(self.machine.part(cpu).get("cores", 1) or 1)  # type: ignore[arg-type]
+        return max(1.0, cores / self._crowd.get(cpu, 1))
+
+    def _collective(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
+        if op.collective == "point_to_point":
+            return self._point_to_point(op, rank, device)
+        local, num_nodes = self.membership.local(op.group or "world", rank)
+        own = [(0, self.gpus[index]) for index in local]
+        members = [*own, *((node, device) for node in range(1, num_nodes))]  # of other nodes, their number is all that counts
+        flow = collective(self.machine, op.collective or "all_reduce", op.size_bytes, members, own.index((0, device)))
+        return flow.work_bytes * op.num_calls, Flow(flow.uses, flow.rate_cap, flow.latency_s * op.num_calls)
+
+    def _point_to_point(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
+        target, own = self._ranges[self._known_class(op.target)], self._ranges[self.class_of(rank)]
+        partner = target.start + rank - own.start
+        if partner // len(self.gpus) == rank // len(self.gpus):
+            other = self.gpus[partner % len(self.gpus)]
+            route = self.machine.peer(device, other) if other != device else None
+        else:
+            route = self.machine.network(device)
+        if route is None:
+            return 0.0, Flow()
+        return op.size_bytes * op.num_calls, Flow(route.uses, route.rate_cap_bytes_per_s, route.latency_s * op.num_calls)
+
+
+def home_of(item: Residency) -> str:
+    """Where a residency is, as `Routes.shares` understands it."""
+    return f"home:{item.tensor_class}" if item.tier == "home" else item.tier
