@@ -121,7 +121,9 @@ def main() -> None:
         key = item.row.metric if item.row.metric in PHASES else "step"
         if key == "step" or options.phases:
             suffix = "" if key == "step" else f" {key}"
-            table.setdefault(f"{item.row.family.removeprefix('training_')}/{item.row.publication}{suffix}", []).append(item.error)
+            table.setdefault(f"{item.row.family.removeprefix('training_')}/{item.row.publication}{suffix}", []).append(
+                item.error
+            )
             table.setdefault(f"{item.row.family.removeprefix('training_')} ALL{suffix}", []).append(item.error)
     for name, errors in sorted(table.items()):
         print(line_of(name, errors))
