@@ -173,7 +173,9 @@ class _Builder:
     def _apu_cpu(self, name: str, gpu: p.Gpu) -> None:
         """The CPU side of an APU: a device of its own that loads from the shared memory."""
         part = self._part(gpu.cpu, p.Cpu)
-        cpu = f"{name}.cpu"
+        cpu = name.replace("gpu", "cpu", 1) if name.startswith("gpu") else f"{name}.cpu"
+        if cpu in self.topology.devices:
+            cpu = f"{name}.cpu"
         self.devices[cpu] = Device(
             name=cpu,
             kind="cpu",

@@ -20,6 +20,7 @@ class Populated:
     channels: Annotated[Count, Doc("channels that hold DIMMs")]
     capacity: Annotated[Bytes, Gt(0), Doc("all DIMMs of the socket together")]
     dimms_per_channel: Annotated[int, Ge(1), Le(2), Doc("1 or 2; two lower the speed on most sockets")] = 1
+    overclocked: Annotated[bool, Doc("may run above the socket's rated speed (XMP, EXPO profiles)")] = False
     transfers: Annotated[
         TransfersPerSecond | None, Gt(0), Doc("speed it runs at; default the fastest that part and socket allow")
     ] = None

@@ -11,7 +11,8 @@ from sim.topology.description import Populated, Topology
 
 def memory_transfers(memory: Populated, module: p.Memory, cpu: p.Cpu) -> float:
     """Transfers/s that the DIMMs run at: what part and socket allow with this many DIMMs per channel."""
-    return memory.transfers or min(module.transfers, fastest(memory, module, cpu))
+    rated = module.transfers if memory.overclocked else min(module.transfers, fastest(memory, module, cpu))
+    return memory.transfers or rated
 
 
 def fastest(memory: Populated, module: p.Memory, cpu: p.Cpu) -> float:

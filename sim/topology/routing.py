@@ -136,6 +136,12 @@ def resolve(machine: Machine, role: str, device: str) -> str:
     """See `Machine.resolve`."""
     if role in machine.tiers:
         return role
+    owner, _, kind = role.rpartition(".")
+    if owner in machine.devices and kind in _ROLES:  # "cpu0.dram" on a socket whose memory is LPDDR
+        own = [tier for tier in machine.media if machine.media[tier].device == owner]
+        role = next((tier for tier in own if machine.tiers[tier].kind in _ROLES[kind]), role)
+        if role in machine.tiers:
+            return role
     if role == "gpu":
         return memory_tier(machine, device)
     if role not in _ROLES:
