@@ -46,6 +46,28 @@ def gemm_rate(part: Mapping[str, Any], dtype: str) -> float:
     return rate * float(efficiency.get(name, _GEMM_EFFICIENCY))
 
 
+class GemmVariant(NamedTuple):
+    """GEMM kernels that are not the vendor's: share of its rate, and FLOPs per multiprocessor and cycle at most."""
+
+    share: float
+    flops_per_core_cycle: float
+
+
+#: ggml (llama.cpp): warp-level matrix instructions, which newer tensor cores feed far below their peak; block formats are
+#: dequantised on the way. Fit over llama.cpp prompt evaluation of 7B models on RTX 4090, A100, H100, M2 Ultra, M3 Max
+#: (GPU-Benchmarks-on-LLM-Inference at 00dd2bd)
+GEMM_VARIANTS = {"ggml": GemmVariant(0.78, 450.0), "ggml-block": GemmVariant(0.585, 337.5)}
+
+
+def variant_rate(part: Mapping[str, Any], dtype: str, variant: str) -> float:
+    """FLOP/s of a large GEMM by the kernels of `variant` ("" = the vendor's library)."""
+    rate, found = gemm_rate(part, dtype), GEMM_VARIANTS.get(variant)
+    if found is None:
+        return rate
+    cycles = float(part.get("cores") or 0) * float(part.get("clock") or 0.0)
+    return min(found.share * rate, found.flops_per_core_cycle * cycles) if cycles else found.share * rate
+
+
 def attention_rate(part: Mapping[str, Any], variant: str, sequence_length: float) -> float:
     """FLOP/s of fused attention over that length; the rate does not depend on the GEMM format."""
     _, rate = peak(part, "bf16")
@@ -101,7 +123,7 @@ def solo_parts(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s
         arithmetic = kernel.flops / attention_rate(part, kernel.variant, kernel.sequence_length or 1)
     else:
         if kernel.flops:
-            arithmetic = kernel.flops / gemm_rate(part, kernel.dtype)
+            arithmetic = kernel.flops / variant_rate(part, kernel.dtype, kernel.variant)
         if size:
             memory = size / (bandwidth_bytes_per_s or memory_rate(part))
     fixed = float(part.get("launch_latency", 0.0))

@@ -90,16 +90,14 @@ class _Lowering:
             return Operation(**common, latency_s=op.fixed_s)  # type: ignore[arg-type]
         work, flow = self.demands.flow(op, group.ranks[0], group.device)
         uses = self._named(flow.uses, group)
+        rate = min([flow.rate_cap, *(self.machine.channels[name].bandwidth_per_s / cost for name, cost in flow.uses if cost)])
         if op.compute_share and flow.rate_cap:
-            rate = min(
-                [flow.rate_cap, *(self.machine.channels[name].bandwidth_per_s / cost for name, cost in flow.uses if cost)]
-            )
             uses = (*uses, (self._name(sm_channel(group.device), group), op.compute_share / rate)) if rate < INFINITY else uses
         return Operation(
             **common,  # type: ignore[arg-type]
             work=work if uses else 0.0,
             uses=uses if work else (),
-            rate_cap=flow.rate_cap,
+            rate_cap=flow.rate_cap if op.rate_share == 1.0 else op.rate_share * rate,
             latency_s=flow.latency_s + op.fixed_s if work else op.fixed_s,
             window_bytes=flow.window_bytes,
             write_share=flow.write_share,

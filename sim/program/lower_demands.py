@@ -53,7 +53,8 @@ class Demands:
     def _demand(op: StepOperation) -> tuple[object, ...]:
         """What decides an operation's route, apart from who runs it."""
         layer = op.layer if "home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE else -1
-        return (op.kind, op.source, op.target, layer, op.is_pinned, op.collective, op.group, op.tensor_class, op.write_share)
+        how = (op.is_pinned, op.is_direct)
+        return (op.kind, op.source, op.target, layer, how, op.collective, op.group, op.tensor_class, op.write_share)
 
     def _distinct(self, operations: Sequence[StepOperation]) -> tuple[StepOperation, ...]:
         """One operation for each route that is asked for."""
@@ -148,7 +149,7 @@ class Demands:
         target = self.routes.shares(op.target, device, op.layer) if op.target else ()
         if op.kind == Kind.IO:
             return op.size_bytes, self.routes.io(source, target, device)
-        return op.size_bytes, self.routes.copy(source, target, device, is_pinned=op.is_pinned)
+        return op.size_bytes, self.routes.copy(source, target, device, is_pinned=op.is_pinned, is_direct=op.is_direct)
 
     def _cores_share(self, device: str) -> float:
         cpu = self.machine.host_of(device)

@@ -53,10 +53,10 @@ class Routes:
             where = {end: 1.0}
         return tuple((self.machine.resolve(role, device), share) for role, share in where.items() if share > 0)
 
-    def copy(self, source: Shares, target: Shares, device: str, *, is_pinned: bool) -> Flow:
+    def copy(self, source: Shares, target: Shares, device: str, *, is_pinned: bool, is_direct: bool = False) -> Flow:
         """A copy by the device's engine; interleaved ends move page by page, all tiers at once."""
         parts = [
-            (self.machine.route(a, b, initiator=device, is_pinned=is_pinned), share_a * share_b)
+            (self.machine.route(a, b, initiator=device, is_pinned=is_pinned, is_direct=is_direct), share_a * share_b)
             for a, share_a in source
             for b, share_b in target
             if a != b

@@ -96,3 +96,17 @@ def test_stages_hand_over_their_hidden_states():
     sends = [operation for operation in step.operations if operation.collective == "point_to_point"]
     assert [operation.size_bytes for operation in sends] == [2.0 * 512 * LLAMA.hidden]
     assert [rank.name for rank in step.rank_classes] == ["s0", "s1"]
+
+
+def test_attention_on_the_cpu_leaves_the_cache_where_it_is():
+    step = generate(Inference(model=LLAMA, output_length=2, framework="flexgen"), {TensorClass.KV_CACHE: "host"})
+    decode = [operation for operation in step.operations if operation.phase == "decode"]
+    assert not any(operation.name == "fetch KV" for operation in decode)
+    attention = [operation for operation in decode if operation.name == "attention"]
+    # the fp16 cache read, written as fp32 and read again: five bytes per byte
+    assert sum(op.num_elements * op.bytes_per_element for op in attention) == pytest.approx(5 * 513 * 512 * 1024)
+
+
+def test_unknown_frameworks_are_refused_with_a_suggestion():
+    with pytest.raises(InputError, match=r"unknown framework 'flexgn'; did you mean 'flexgen'\?"):
+        generate(Inference(model=LLAMA, framework="flexgn"), {})

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sim.records import Category, Kernel, Kind, StepOperation, TensorClass
-from sim.workload.decode.sizes import Sizes
+from sim.workload.decode.sizes import BLOCK_FORMATS, Sizes
+from sim.workload.frameworks.inference import inference_profile
 
-#: layers whose weights (or KV cache) are fetched ahead of the layer that computes: double buffering (FlexGen, section 4.1)
-_PREFETCH_LAYERS = 1
 #: above this many tokens a pass computes CPU-resident layers on the GPU, copying their weights (llama.cpp, batch > 32)
 _COPY_TO_GPU_TOKENS = 32
 _CATEGORY: dict[str, Category] = {
@@ -23,6 +22,7 @@ class Lane:
 
     def __init__(self, sizes: Sizes, homes: Mapping[TensorClass, str]) -> None:
         self.sizes, self.inference = sizes, sizes.inference
+        self.profile = inference_profile(self.inference.framework)
         self.weights_away = homes.get(TensorClass.WEIGHTS, "gpu") != "gpu"
         self.cache_away = homes.get(TensorClass.KV_CACHE, "gpu") != "gpu"
         pipeline = self.inference.pipeline_parallel
@@ -53,16 +53,20 @@ class Lane:
         is_cpu = layer < self.num_cpu_layers
         copies = is_cpu and tokens > _COPY_TO_GPU_TOKENS
         read = sizes.layer_bytes * sizes.read_share(tokens)
-        window = self._history[:-_PREFETCH_LAYERS][-1:]
+        ahead = self.profile.prefetch_layers  # 1 = double buffering (FlexGen, section 4.1); 0 = fetched when needed
+        window = (self._history[:-ahead] if ahead else self._history)[-1:]
         waits = [self._last]
         if self.weights_away or copies:
             source = "dram" if copies else "home:weights"
             waits.append(
                 self._move(stage, "h2d", "fetch weights", read, source, "gpu", window, layer, mark, TensorClass.WEIGHTS)
             )
-        fetched = self._fetched_tokens(queries, context)
-        if self.cache_away and fetched and not is_cpu:
-            size = sizes.sequences * fetched * sizes.kv_bytes_per_token
+        earlier = context - queries  # tokens per sequence whose keys and values lie at their home
+        attends_on_cpu = self.cache_away and not is_cpu and queries == 1 and self.profile.is_cpu_attention
+        if attends_on_cpu:
+            waits.append(self._attend_on_cpu(stage, layer, context, mark))
+        elif self.cache_away and earlier and not is_cpu:
+            size = sizes.sequences * earlier * sizes.kv_bytes_per_token
             waits.append(
                 self._move(
                     stage, "h2d", "fetch KV", size, "home:kv_cache", "gpu", window, layer, mark, TensorClass.KV_CACHE
@@ -75,7 +79,7 @@ class Lane:
                 layer=layer, **mark,
             )  # fmt: skip
         else:
-            kernels = self._kernels(read, queries, context)
+            kernels = self._kernels(read, queries, 0.0 if attends_on_cpu else context)
             done = self._add(stage, "compute", Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer, **mark)
         self._history.append(done)
         self._last = done
@@ -90,9 +94,18 @@ class Lane:
             size = tokens * sizes.kv_bytes_per_token
             self._move(stage, "d2h", "store KV", size, "gpu", "home:kv_cache", [done], layer, mark, TensorClass.KV_CACHE)
 
-    def _fetched_tokens(self, queries: float, context: float) -> float:
-        """Tokens per sequence whose KV must come from its home: all earlier ones of a decode, the reused of a prefill."""
-        return context - queries
+    def _attend_on_cpu(self, stage: str, layer: int, context: float, mark: Mapping[str, Any]) -> str:
+        """Queries to the host, attention over the cache there, values back: the cache itself does not move."""
+        sizes = self.sizes
+        size = 2.0 * sizes.sequences * sizes.shape.hidden
+        sent = self._move(stage, "d2h", "queries", size, "gpu", "dram", [self._last], layer, mark, TensorClass.ACTIVATIONS)
+        read = sizes.sequences * context * sizes.kv_bytes_per_token
+        done = self._add(
+            stage, "cpu", Kind.HOST_UPDATE, "attention", [sent], num_elements=read,
+            bytes_per_element=self.profile.cpu_attention_traffic,
+            tensor_class=TensorClass.KV_CACHE, layer=layer, **mark,
+        )  # fmt: skip
+        return self._move(stage, "h2d", "values", size, "dram", "gpu", [done], layer, mark, TensorClass.ACTIVATIONS)
 
     def _kernels(self, read_bytes: float, queries: float, context: float) -> tuple[Kernel, ...]:
         """One layer: a decode is one stream of weights and cache; a prefill is its GEMMs and its attention."""
@@ -113,13 +126,18 @@ class Lane:
         return (
             Kernel(
                 kind="gemm", flops=linear_flops, read_bytes=weights, write_bytes=2 * out, m=round(tokens), n=width, k=hidden,
-                dtype=self._dtype(), name="linear",
+                dtype=self._dtype(), variant=self._variant(), name="linear",
             ),
             Kernel(
                 kind="attention", flops=sequences * sizes.attention_flops(queries, attended), read_bytes=cache, write_bytes=out,
                 sequence_length=round(context), name="attention",
             ),
         )  # fmt: skip
+
+    def _variant(self) -> str:
+        """Kernel family of the prefill: block formats have their own."""
+        variant = self.profile.gemm_variant
+        return f"{variant}-block" if variant and self.inference.weights in BLOCK_FORMATS else variant
 
     def _dtype(self) -> Any:
         """Arithmetic follows the storage only for formats with native units; block formats are dequantised to 16 bits."""
@@ -146,16 +164,18 @@ class Lane:
         size = 2.0 * queries * self.sizes.sequences * self.sizes.shape.hidden
         self._last = self._add(
             source, "p2p", Kind.COLLECTIVE, f"send to {target}", [self._last], collective="point_to_point", group="pipeline",
-            size_bytes=size, **mark,
+            size_bytes=size, target=target, **mark,
         )  # fmt: skip
 
     def _move(
         self, stage: str, role: str, name: str, size: float, source: str, target: str, after: Iterable[str], layer: int,
         mark: Mapping[str, Any], tensor_class: TensorClass,
     ) -> str:  # fmt: skip
+        is_pinned = self.profile.is_pinned if tensor_class == TensorClass.WEIGHTS else self.profile.is_cache_pinned
         return self._add(
             stage, role, Kind.TRANSFER, name, after, size_bytes=size, source=source, target=target, layer=layer,
-            tensor_class=tensor_class, **mark,
+            tensor_class=tensor_class, rate_share=self.profile.copy_share, is_direct=self.profile.is_direct_storage,
+            is_pinned=is_pinned, **mark,
         )  # fmt: skip
 
     def _add(self, stage: str, role: str, kind: Kind, name: str, after: Iterable[str], **fields: Any) -> str:

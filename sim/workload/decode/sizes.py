@@ -17,6 +17,8 @@ WEIGHT_BYTES = {
     "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q6_k": 210 / 256, "q5_k_m": 5.69 / 8,
     "q4_k_m": 4.85 / 8, "q4_0": 18 / 32, "nf4": 4.127 / 8, "mxfp4": 4.25 / 8, "nvfp4": 4.5 / 8,
 }  # fmt: skip
+#: formats that store scales per block and are dequantised before they are multiplied
+BLOCK_FORMATS = frozenset({"q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "mxfp4"})
 #: bytes per element of the KV cache
 KV_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 
