@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from sim.errors import InputError, InvariantError
-from sim.records import OperationRecord, Program, Replay
+from sim.records import Answer, Overflow, Program, Replay
+
+if TYPE_CHECKING:
+    from sim.engine.world import World
+
+Process = Callable[["World"], Generator[Any, Any, None]]
+Policy = Callable[[Overflow], Answer]
 
 
 def replay(
@@ -14,19 +21,18 @@ def replay(
     level: Literal["summary", "full"] | str = "summary",
     backend: Literal["auto", "python", "numba"] | str = "auto",
     capacity: Literal["enforce", "observe"] | str = "enforce",
+    monitor_interval_s: float = 0.0,
+    processes: Sequence[Process] = (),
+    policy: Policy | None = None,
 ) -> Replay:
     """Replay `program` and return its records; operations are in canonical order (stream name, sequence).
 
     level "full" adds channel segments, occupancy rows and peak rates. capacity "observe" lets tiers exceed their
-    capacity, so that a planner sees the peak; "enforce" raises MisfitError (tier, phase, largest tensors, shortfall).
+    capacity, so that a planner sees the peak; "enforce" asks `policy` about what does not fit and without one raises
+    MisfitError (tier, phase, largest tensors, shortfall). `monitor_interval_s` > 0 samples utilisation and occupancy.
+    `processes` (see `engine.world`) live beside the kernel; what they move follows the program's operations in the records.
     Raises InputError for references and numbers that cannot be, DeadlockError when nothing can run.
     """
-    import simpy
-
-    from sim.engine.arrays import build
-    from sim.engine.clock import drive
-    from sim.engine.kernel import Kernel
-
     for name, value, known in (
         ("level", level, ("summary", "full")),
         ("capacity", capacity, ("enforce", "observe")),
@@ -34,23 +40,16 @@ def replay(
     ):
         if value not in known:
             raise InputError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
-    arrays = build(program)
-    kernel = Kernel(arrays, is_full=level == "full", is_enforced=capacity == "enforce")
-    env = simpy.Environment()
-    env.run(until=env.process(drive(env, kernel)))
-    records = tuple(
-        OperationRecord(id=operation.id, ready_s=ready, start_s=start, end_s=end)
-        for operation, ready, start, end in zip(arrays.operations, kernel.ready, kernel.start, kernel.end, strict=True)
-    )
-    return Replay(
-        makespan_s=max(kernel.end, default=0.0),
-        operations=records,
-        channels=kernel.totals(),
-        tiers=kernel.ledger.peaks(),
-        segments=tuple(kernel.observer.segments if kernel.observer else ()),
-        occupancy=tuple(kernel.ledger.history),
-        backend="python",
-        num_batches=kernel.num_batches,
+    from sim.engine.run import run
+
+    return run(
+        program,
+        is_full=level == "full",
+        backend=backend,
+        is_enforced=capacity == "enforce",
+        monitor_interval_s=monitor_interval_s,
+        processes=tuple(processes),
+        policy=policy,
     )
 
 

@@ -66,15 +66,66 @@ class Arrays:
     windows: dict[int, tuple[float, float]] = field(default_factory=dict)  # latency-bound: (window bytes, write share)
     servers: dict[int, tuple[int, ...]] = field(default_factory=dict)  # exclusive channels, ascending
     resident: list[tuple[int, str, float]] = field(default_factory=list)
+    is_open: bool = False  # operations, bandwidths and caps may change during the replay
 
     @property
     def bandwidths(self) -> list[float]:
         """Bandwidth of one member of each channel, per second."""
         return [channel.bandwidth_per_s for channel in self.channels]
 
+    def idle_cap(self, i: int) -> float:
+        """Rate at which the window of the latency-bound operation `i` covers the idle latency of its path."""
+        path = self.paths[self.path[i]]
+        idle_s = 0.0
+        for channel, cost in zip(path.channels, path.costs, strict=True):
+            law = self.channels[channel].latency
+            idle_s += min(cost, 1.0) * law.idle_latency_s if law is not None else 0.0
+        return self.windows[i][0] / idle_s if idle_s > 0.0 else INFINITY
 
-def build(program: Program) -> Arrays:
-    """Arrays of `program`; raises InputError with every fault of its references and numbers."""
+
+def append(arrays: Arrays, operation: Operation) -> int:
+    """Add one operation (on a new stream if need be) to open arrays; return its number. It waits for nothing yet."""
+    builder = _Builder(
+        {channel.name: i for i, channel in enumerate(arrays.channels)},
+        {tier.name: i for i, tier in enumerate(arrays.tiers)},
+        {stream.name: i for i, stream in enumerate(arrays.streams)},
+        [],
+    )
+    if operation.stream not in builder.stream_of:
+        builder.stream_of[operation.stream] = len(arrays.streams)
+        arrays.streams.append(Stream(name=operation.stream))
+    one = Arrays(
+        name=arrays.name,
+        operations=[operation],
+        channels=arrays.channels,
+        tiers=arrays.tiers,
+        streams=arrays.streams,
+        stream=[builder.stream_of[operation.stream]],
+        is_open=True,
+    )
+    builder.fill(one)
+    if builder.faults:
+        raise InputError(builder.faults)
+    number = len(arrays.operations)
+    arrays.operations.append(operation)
+    arrays.stream += one.stream
+    arrays.path.append(len(arrays.paths))
+    arrays.paths += one.paths
+    for name in ("work", "cap", "weight", "latency_s", "own_limit"):
+        getattr(arrays, name).append(getattr(one, name)[0])
+    arrays.waits.append(0)
+    arrays.successors.append([])
+    for name in ("allocates", "frees", "servers"):
+        if 0 in getattr(one, name):
+            getattr(arrays, name)[number] = getattr(one, name)[0]
+    return number
+
+
+def build(program: Program, *, is_open: bool = False) -> Arrays:
+    """Arrays of `program`; raises InputError with every fault of its references and numbers.
+
+    `is_open`: operations, bandwidths and caps may change during the replay, so any channel may couple flows.
+    """
     faults: list[Fault] = []
     channels = sorted(program.channels, key=lambda channel: channel.name)
     tiers = sorted(program.tiers, key=lambda tier: tier.name)
@@ -97,7 +148,15 @@ def build(program: Program) -> Arrays:
         faults,
     )
     operations, stream = builder.ordered(program.operations)
-    arrays = Arrays(name=program.name, operations=operations, channels=channels, tiers=tiers, streams=streams, stream=stream)
+    arrays = Arrays(
+        name=program.name,
+        operations=operations,
+        channels=channels,
+        tiers=tiers,
+        streams=streams,
+        stream=stream,
+        is_open=is_open,
+    )
     builder.fill(arrays)
     for allocation, multiplicity in program.resident:
         tier = builder.tier_of.get(allocation.tier, -1)
@@ -125,7 +184,8 @@ def couple(arrays: Arrays) -> None:
     bound_paths = {arrays.path[flow] for flow in arrays.windows}
     crossed = {channel for path in bound_paths for channel in arrays.paths[path].channels}
     can_fill = [
-        (len(loads) > 1 and sum(loads.values()) > channel.bandwidth_per_s * LINKED)
+        arrays.is_open
+        or (len(loads) > 1 and sum(loads.values()) > channel.bandwidth_per_s * LINKED)
         or (channel.latency is not None and i in crossed)
         for i, (channel, loads) in enumerate(zip(arrays.channels, most, strict=True))
     ]
@@ -277,16 +337,13 @@ class _Builder:
 
     def _window(self, operation: Operation, i: int, arrays: Arrays) -> None:
         """A latency-bound flow is capped at most at the rate at which its window covers the idle latency of the path."""
-        path = arrays.paths[arrays.path[i]]
-        laws = [(arrays.channels[channel].latency, cost) for channel, cost in zip(path.channels, path.costs, strict=True)]
-        idle_s = sum(min(cost, 1.0) * law.idle_latency_s for law, cost in laws if law is not None)
-        if idle_s <= 0.0:
+        arrays.windows[i] = (operation.window_bytes, operation.write_share)
+        idle_cap = arrays.idle_cap(i)
+        if idle_cap == INFINITY:
             what = f"operation {operation.id!r} is latency-bound but no channel of its path has a latency law"
             self.faults.append(Fault(what=what, remedy="give a channel a latency or drop window_bytes"))
-            return
-        arrays.windows[i] = (operation.window_bytes, operation.write_share)
-        if operation.window_bytes / idle_s < arrays.cap[i]:
-            arrays.cap[i], arrays.own_limit[i] = operation.window_bytes / idle_s, -1
+        elif idle_cap < arrays.cap[i]:
+            arrays.cap[i], arrays.own_limit[i] = idle_cap, -1
 
     def _memory(self, operation: Operation, i: int, arrays: Arrays) -> None:
         owners = arrays.streams[arrays.stream[i]].multiplicity

@@ -22,7 +22,7 @@ class BoundFluid(Fluid):
     def __init__(self, arrays: Arrays, heap: list[tuple[float, int]]) -> None:
         super().__init__(arrays, heap)
         self.arrays = arrays
-        self.cap = list(arrays.cap)
+        self.cap, self.own_limit = list(arrays.cap), list(arrays.own_limit)
         self.running: dict[int, None] = {}  # latency-bound flows
         self.laws = {c: channel.latency for c, channel in enumerate(arrays.channels) if channel.latency is not None}
         self.solutions: dict[tuple[Kind, ...], dict[Kind, float]] = {}
@@ -41,6 +41,11 @@ class BoundFluid(Fluid):
         super().leave(flow, now)
         self.is_touched = True
 
+    def set_bandwidth(self, channel: int, bandwidth_per_s: float) -> None:
+        """Change a bandwidth, and with it every solution."""
+        super().set_bandwidth(channel, bandwidth_per_s)
+        self.solutions.clear()
+
     def settle(self, now: float) -> None:
         """Set the caps of latency-bound flows, then restore the law."""
         seen: set[int] = set()
@@ -55,8 +60,10 @@ class BoundFluid(Fluid):
                 self.solutions[key] = self._solve(key)
             caps = self.solutions[key]
             for flow in flows:
-                if flow in self.running and caps[kinds[flow]] != self.cap[flow]:
-                    self.recap(flow, caps[kinds[flow]], now)
+                cap = caps[kinds[flow]]
+                if flow in self.running and cap != self.cap[flow]:
+                    # below its largest cap it is latency that limits it, no channel
+                    self.recap(flow, cap, self.most_limit[flow] if cap >= self.most[flow] else -1, now)
         super().settle(now)
 
     def _kind(self, flow: int) -> Kind:

@@ -36,7 +36,7 @@ class Fluid:
         num, num_channels = len(arrays.work), len(arrays.channels)
         self.heap = heap
         self.cap, self.weight, self.own_limit = arrays.cap, arrays.weight, arrays.own_limit
-        self.most = arrays.cap  # the largest cap that the flow can have
+        self.most, self.most_limit = arrays.cap, arrays.own_limit  # at the largest cap that the flow can have
         self.bandwidth = arrays.bandwidths
         self.couplings = [arrays.paths[path].couplings for path in arrays.path]
         self.limit = [IDLE] * num
@@ -109,19 +109,28 @@ class Fluid:
                 if potential <= self.threshold[channel] or len(users) < 2:
                     self.relink[channel] = None
 
-    def recap(self, flow: int, cap: float, now: float) -> None:
-        """Change the cap of a running flow."""
+    def recap(self, flow: int, cap: float, own_limit: int, now: float) -> None:
+        """Change the cap of a running flow, and the channel that sets it (-1: none)."""
         if self.limit[flow] == IDLE:
-            self.cap[flow] = cap  # joined in this batch and not yet in a class
+            self.cap[flow], self.own_limit[flow] = cap, own_limit  # joined in this batch and not yet in a class
             return
         work = self.remaining(flow, now)
         self._detach(flow, self.limit[flow], now)
-        self.cap[flow] = cap
+        self.cap[flow], self.own_limit[flow] = cap, own_limit
         self._attach(flow, CAPPED, work, now)
         self.is_touched = True
         for channel, _ in self.couplings[flow]:
             if self.is_linked[channel]:
                 self.dirty[channel] = None
+
+    def set_bandwidth(self, channel: int, bandwidth_per_s: float) -> None:
+        """Change a bandwidth; the caller takes its users out and in again, since their caps may follow from it."""
+        self.bandwidth[channel] = bandwidth_per_s
+        self.threshold[channel] = bandwidth_per_s * LINKED
+        self.relink[channel] = None
+        self.is_touched = True
+        if self.is_linked[channel]:
+            self.dirty[channel] = None
 
     def rate(self, flow: int) -> float:
         """Work per second of an active flow."""

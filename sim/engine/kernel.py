@@ -33,16 +33,18 @@ class Kernel:
     Interrupts: a watched operation ended (`ended_watched`), an allocation does not fit (`misfits`).
     """
 
-    def __init__(self, arrays: Arrays, *, is_full: bool = False, is_enforced: bool = True) -> None:
+    def __init__(self, arrays: Arrays, *, is_full: bool = False, is_enforced: bool = True, is_observed: bool = False) -> None:
         num = len(arrays.work)
         self.arrays = arrays
         self.heap: list[tuple[float, int]] = []  # (time, index << 2 | kind)
         self.fluid = BoundFluid(arrays, self.heap) if arrays.windows else Fluid(arrays, self.heap)
         self.ledger = Ledger(arrays, is_logged=is_full)
-        self.observer = Observer(arrays, self.fluid) if is_full else None
+        self.observer = Observer(arrays, self.fluid, is_logged=is_full) if is_full or is_observed else None
         self.is_enforced = is_enforced
         self.now = 0.0
-        self.num_batches = self.num_done = 0
+        self.num_batches = 0
+        self.num_operations = self.num_left = num  # of the program; daemons may add others
+        self.is_paused = False  # leave `advance`: somebody outside has to react
         self.waits = list(arrays.waits)
         self.ready, self.start, self.end = [-1.0] * num, [-1.0] * num, [-1.0] * num
         self.blocked: list[int] = []  # admissions that wait for bytes
@@ -60,11 +62,14 @@ class Kernel:
         self.watched: set[int] = set()
         self.ended_watched: list[int] = []
         self.misfits: list[tuple[int, int, float]] = []  # (operation, tier, missing bytes)
+        self.rate_caps: dict[int, float] = {}  # set from outside
+        self.moves: dict[int, tuple[int, int, str, float]] = {}  # of a daemon: (from tier, to tier, class, bytes)
+        self.ask_again: set[int] = set()  # blocked, and the policy wants to be asked anew
 
     @property
     def is_done(self) -> bool:
-        """All operations have ended."""
-        return self.num_done == len(self.end)
+        """All operations of the program have ended."""
+        return not self.num_left
 
     @property
     def is_interrupted(self) -> bool:
@@ -73,8 +78,8 @@ class Kernel:
 
     def begin(self) -> None:
         """Make ready, at time zero, whatever waits for nothing."""
-        for flow, waits in enumerate(self.waits):
-            if not waits:
+        for flow in range(self.num_operations):
+            if not self.waits[flow]:
                 self.ready[flow] = 0.0
                 heappush(self.heap, (0.0, flow << 2 | START))
 
@@ -130,7 +135,7 @@ class Kernel:
                 if ended:
                     if len(ended) > 1:
                         ended.sort()
-                    self.num_done += len(ended)
+                    self.num_left -= len(ended)
                     for flow in ended:
                         end[flow] = now
                         if is_holding[flow]:
@@ -185,7 +190,8 @@ class Kernel:
                 fluid.settle(now)
             if observer is not None:
                 observer.observe(now)
-            if self.ended_watched or self.misfits:
+            if self.is_paused:
+                self.is_paused = False
                 return
 
     def _collect(self, now: float, until_s: float, ended: list[int], started: list[int]) -> None:
@@ -220,8 +226,10 @@ class Kernel:
                 tier, missing = self.ledger.shortfall(rows)
                 if tier >= 0:
                     self.blocked.append(flow)
-                    if flow not in waiting:
+                    if flow not in waiting or flow in self.ask_again:
+                        self.ask_again.discard(flow)
                         self.misfits.append((flow, tier, missing))
+                        self.is_paused = True
                     continue
             if rows:
                 self.ledger.allocate(rows, flow, now)
@@ -243,6 +251,13 @@ class Kernel:
         """Give back what an ended operation held; tell who waits for its end."""
         if flow in self.watched:
             self.ended_watched.append(flow)
+            self.is_paused = True
+        if flow >= self.num_operations:
+            self.num_left += 1  # a daemon's own operation: the program does not wait for it
+            if flow in self.moves:
+                self.ledger.note_elsewhere(*self.moves[flow])
+        if not self.num_left:
+            self.is_paused = True
         if flow in self.arrays.frees:
             self.ledger.free(self.arrays.frees[flow], flow, now)
         for channel in self.arrays.servers.get(flow, ()):

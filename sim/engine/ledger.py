@@ -8,25 +8,12 @@ from sim.records import Occupancy, TierPeak
 
 Rows = tuple[tuple[int, str, float], ...]
 
-#: bytes by which rounding of shares may miss a capacity or zero, relative to the capacity or to what was held
+#: bytes by which rounding of shares may miss a capacity, relative to the capacity
 ROUNDING = 1e-12
 
 
 class Ledger:
     """Occupancy of one member of each tier. Frees of a batch are applied before its allocations."""
-
-    __slots__ = (
-        "arrays",
-        "capacity",
-        "classes",
-        "held",
-        "history",
-        "is_logged",
-        "peak",
-        "peak_classes",
-        "peak_time",
-        "peak_who",
-    )
 
     def __init__(self, arrays: Arrays, *, is_logged: bool) -> None:
         num = len(arrays.tiers)
@@ -34,10 +21,10 @@ class Ledger:
         self.capacity = [tier.capacity_bytes for tier in arrays.tiers]
         self.classes: list[dict[str, float]] = [{} for _ in range(num)]
         self.held = [0.0] * num
-        self.peak = [0.0] * num
-        self.peak_time = [0.0] * num
-        self.peak_who = [-1] * num
+        self.peak, self.peak_time, self.peak_who = [0.0] * num, [0.0] * num, [-1] * num
         self.peak_classes: list[dict[str, float]] = [{} for _ in range(num)]
+        #: (tier, class) -> [(where, bytes)]: bytes that the program believes in the tier and a policy has put elsewhere
+        self.elsewhere: dict[tuple[int, str], list[tuple[int, float]]] = {}
         self.is_logged = is_logged
         self.history: list[Occupancy] = []
         self.allocate(tuple(arrays.resident), -1, 0.0)
@@ -69,22 +56,45 @@ class Ledger:
                 self.peak_classes[tier] = dict(self.classes[tier])
 
     def free(self, rows: Rows, who: int, time_s: float) -> None:
-        """Take `rows` out; more than is held is a defect of the program."""
+        """Take `rows` out; what a policy has put elsewhere leaves last. More than is held is a defect of the program."""
         for tier, tensor_class, size in rows:
             classes = self.classes[tier]
             left = classes.get(tensor_class, 0.0) - size
             if left < 0.0:
-                if left < -1e-9 * max(size, 1.0):
+                missing = self._free_elsewhere(tier, tensor_class, -left, time_s)
+                if missing > 1e-9 * max(size, 1.0):
                     operation = self.arrays.operations[who].id if who >= 0 else "a policy"
                     raise InvariantError(
                         f"{operation!r} frees {size!r} bytes of {tensor_class} in {self.arrays.tiers[tier].name!r}, "
-                        f"{left + size!r} are there"
+                        f"{size - missing!r} are there"
                     )
                 left = 0.0
             classes[tensor_class] = left
             self.held[tier] = sum(classes.values())  # not a running difference: an empty tier holds exactly zero
             if self.is_logged:
                 self._log(tier, tensor_class, time_s)
+
+    def _free_elsewhere(self, tier: int, tensor_class: str, size: float, time_s: float) -> float:
+        places = self.elsewhere.get((tier, tensor_class), [])
+        while places and size > 0.0:
+            where, there = places.pop()
+            part = min(size, there)
+            self.free(((where, tensor_class, part),), -1, time_s)
+            size -= part
+            if there > part:
+                places.append((where, there - part))
+        return size
+
+    def note_elsewhere(self, tier: int, where: int, tensor_class: str, size: float) -> None:
+        """A policy has put bytes of `tier` into `where`, or brought bytes of `where` back."""
+        homeward = self.elsewhere.get((where, tensor_class), [])
+        while homeward and size > 0.0 and homeward[-1][0] == tier:
+            _, there = homeward.pop()
+            if there > size:
+                homeward.append((tier, there - size))
+            size -= min(there, size)
+        if size > 0.0:
+            self.elsewhere.setdefault((tier, tensor_class), []).append((where, size))
 
     def _log(self, tier: int, tensor_class: str, time_s: float) -> None:
         name = self.arrays.tiers[tier].name

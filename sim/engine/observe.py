@@ -1,4 +1,4 @@
-"""Rates over time: channel segments, peak rates, and samples at a fixed interval. Only when asked for (level full, monitor)."""
+"""Rates over time: channel segments and peak rates (level full), loads of the moment (monitor, daemons)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,30 @@ from sim.records import ChannelSegment
 
 
 class Observer:
-    """Loads of all channels after each batch, from the flows that run."""
+    """Loads of all channels from the flows that run; `is_logged` keeps a segment per constant rate."""
 
-    def __init__(self, arrays: Arrays, fluid: Fluid) -> None:
+    def __init__(self, arrays: Arrays, fluid: Fluid, *, is_logged: bool) -> None:
         num_channels = len(arrays.channels)
-        self.arrays, self.fluid = arrays, fluid
+        self.arrays, self.fluid, self.is_logged = arrays, fluid, is_logged
         self.active: dict[int, None] = {}
         self.load, self.since, self.peak_rate = [0.0] * num_channels, [0.0] * num_channels, [0.0] * num_channels
         self.segments: list[ChannelSegment] = []
 
-    def observe(self, now: float) -> None:
-        """Close the segments of the channels whose load has changed."""
+    def loads(self) -> list[float]:
+        """Load of one member of each channel, now."""
         paths, path = self.arrays.paths, self.arrays.path
         loads = [0.0] * len(self.load)
         for flow in sorted(self.active):
             rate, row = self.fluid.rate(flow), paths[path[flow]]
             for channel, load in zip(row.channels, row.loads, strict=True):
                 loads[channel] += rate * load
-        for channel, load in enumerate(loads):
+        return loads
+
+    def observe(self, now: float) -> None:
+        """Close the segments of the channels whose load has changed."""
+        if not self.is_logged:
+            return
+        for channel, load in enumerate(self.loads()):
             old = self.load[channel]
             if load == old:
                 continue
@@ -35,3 +41,8 @@ class Observer:
                 self.segments.append(segment)
             self.since[channel], self.load[channel] = now, load
             self.peak_rate[channel] = max(self.peak_rate[channel], load)
+
+    def close(self, now: float) -> None:
+        """End the segments that are open."""
+        self.active.clear()
+        self.observe(now)

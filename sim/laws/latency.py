@@ -85,7 +85,7 @@ def bound_caps(
         latencies[channel] = latency_s
         limited = [Demand(uses=demand.uses, cap=cap, weight=demand.weight) for demand, cap in zip(demands, caps(), strict=True)]
         load = written = 0.0
-        for demand, window, rate in zip(demands, windows, max_min(bandwidths, limited), strict=True):
+        for demand, window, rate in zip(demands, windows, max_min(bandwidths, limited, tie=0.0), strict=True):
             part = rate * sum(cost for used, cost in demand.uses if used == channel)
             load += part
             written += part * window.write_share
@@ -114,12 +114,13 @@ def _crossing(answer: Callable[[float], float], low: float, high: float) -> floa
         if not low < middle < high:
             middle = 0.5 * (low + high)
         value = answer(middle) - middle
-        if value == 0.0 or high - low <= CONVERGED * high:
+        # to the last bits, so that the sweeps around this converge to CONVERGED
+        if abs(value) <= 1e-15 * middle or high - low <= 4e-16 * high:
             return middle
         if value > 0.0:
             low, at_low, at_high = middle, value, at_high * 0.5
         else:
             high, at_high, at_low = middle, value, at_low * 0.5
-        if abs(value) <= CONVERGED * middle:
-            return middle
+    if high - low <= CONVERGED * high or abs(value) <= CONVERGED * middle:
+        return middle
     raise InternalError("loaded latency did not converge")

@@ -25,12 +25,13 @@ class Demand:
     weight: float = 1.0
 
 
-def max_min(bandwidths: Sequence[float], demands: Sequence[Demand]) -> list[float]:
+def max_min(bandwidths: Sequence[float], demands: Sequence[Demand], *, tie: float = TIE) -> list[float]:
     """Rates (units of work per second) of `demands` on channels of `bandwidths`, by progressive filling.
 
     All unfrozen flows rise at one level (rate / weight) until a flow meets its cap or a channel is full; those freeze and
-    the rest rise on. At most one round per distinct level. A channel listed twice by a flow costs the sum; a cost
-    of zero is no use at all. A flow with neither a finite cap nor a channel of positive cost is refused.
+    the rest rise on. At most one round per distinct level; levels within `tie` of each other are one. A channel listed twice
+    by a flow costs the sum; a cost of zero is no use at all. A flow with neither a finite cap nor a channel of
+    positive cost is refused.
     Source: Bertsekas and Gallager, Data Networks, section 6.5.2 (max-min flow control).
     """
     uses = [_positive_uses(demand) for demand in demands]
@@ -51,8 +52,8 @@ def max_min(bandwidths: Sequence[float], demands: Sequence[Demand]) -> list[floa
         slopes = [sum(uses[i][c] * demands[i].weight for i in flows if i in waiting) for c, flows in enumerate(users)]
         levels = [room / slope if slope > 0.0 else float("inf") for room, slope in zip(residual, slopes, strict=True)]
         level = min(levels, default=float("inf"))
-        full = [channel for channel, value in enumerate(levels) if value <= level * (1.0 + TIE)]
-        capped = [index for index in waiting if demands[index].cap <= level * (1.0 + TIE) * demands[index].weight]
+        full = [channel for channel, value in enumerate(levels) if value <= level * (1.0 + tie)]
+        capped = [index for index in waiting if demands[index].cap <= level * (1.0 + tie) * demands[index].weight]
         frozen = {index: demands[index].cap for index in capped}
         if not capped:
             frozen = {index: level * demands[index].weight for channel in full for index in users[channel] if index in waiting}
