@@ -6,11 +6,12 @@ import dataclasses
 from dataclasses import dataclass
 
 from sim.placement.capacity import capacity_plan
-from sim.placement.effective import effective_placement
+from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Placement
 from sim.records import Program, Step, TensorClass
 from sim.scenario import Job, Scenario, Trace
 from sim.topology.machine import Machine
+from sim.workload.footprint import with_occupancy
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -24,8 +25,16 @@ _PAGED_KINDS = ("dram", "lpddr")
 def prepare(scenario: Scenario) -> tuple[Step, Program]:
     """The logical step of the scenario's job and its lowering onto the machine, without replaying it."""
     job = placed(loaded(scenario.job), scenario.machine)
-    step = step_of(job, scenario.machine)
+    step = occupied(step_of(job, scenario.machine), job)
     return step, lowered(step, job, scenario)
+
+
+def occupied(step: Step, job: Job) -> Step:
+    """The step of a training job with the allocations and frees of its footprint; any other step as it is."""
+    if not isinstance(job.workload, Training):
+        return step
+    placement = effective_placement(job.placement, job.workload)
+    return with_occupancy(step, job.workload, class_shares(placement, job.workload.model.layers))
 
 
 def lowered(step: Step, job: Job, scenario: Scenario) -> Program:

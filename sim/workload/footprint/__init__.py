@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from sim.records import TensorClass
 from sim.workload.footprint.activations import LayerActivations, checkpoint_plan, layer_activations, logits_bytes, tokens
 from sim.workload.footprint.behaviour import Behaviour, behaviour
-from sim.workload.footprint.buffers import gpu_buffers
 from sim.workload.footprint.counts import RankParameters, rank_parameters, stage_layers
 from sim.workload.footprint.homes import Shares, effective_homes
-from sim.workload.footprint.host import HostTerms, pinned_bytes
+from sim.workload.footprint.host import pinned_bytes
 from sim.workload.footprint.ledger import MOMENTS, Footprint, Peak, Term
-from sim.workload.footprint.residency import gpu_activations, stage_activations
-from sim.workload.footprint.states import StateBytes, gpu_states, state_bytes
+from sim.workload.footprint.occupancy import with_occupancy
+from sim.workload.footprint.residency import stage_activations
+from sim.workload.footprint.states import StateBytes, state_bytes
+from sim.workload.footprint.terms import stage_terms
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
 __all__ = [
     "MOMENTS", "Behaviour", "Footprint", "LayerActivations", "Peak", "RankParameters", "StateBytes", "Term", "behaviour",
     "checkpoint_plan", "effective_homes", "footprint", "layer_activations", "logits_bytes", "pinned_bytes", "rank_parameters",
-    "stage_activations", "stage_layers", "state_bytes", "tokens",
+    "stage_activations", "stage_layers", "state_bytes", "tokens", "with_occupancy",
 ]  # fmt: skip
 
 #: driver reserve, context and libraries on the GPU, bytes: measured 0.3-1 GB over generations; communicators when there
@@ -61,19 +62,13 @@ def world_size(training: Training) -> int:
 
 
 def _of_stage(training: Training, homes: Mapping[TensorClass, Shares], stage: int, ranks_per_host: int) -> Footprint:
-    how, rank = behaviour(training), rank_parameters(training, stage)
-    sizes = state_bytes(training, rank, how)
-    terms = (
-        *gpu_states(training, rank, how, homes),
-        *gpu_buffers(training, rank, how, sizes, homes, stage_activations(training, homes, stage)),
-        *gpu_activations(training, how, homes, stage),
-        *HostTerms(training, rank, how, sizes, homes, stage),
-    )
+    how = behaviour(training)
+    is_varied = training.parallelism.zero_stage == 3
     return Footprint(
-        terms=tuple(term for term in terms if term.size_bytes > 0),
+        terms=tuple(term for term in stage_terms(training, homes, stage) if term.size_bytes > 0),
         ranks_per_host=ranks_per_host,
         stage=stage,
         context_bytes=CONTEXT_BYTES + (COMMUNICATOR_BYTES if world_size(training) > 1 else 0.0),
-        fragmentation=how.fragmentation if training.parallelism.zero_stage == 3 else STATIC_FRAGMENTATION,
+        fragmentation=how.fragmentation if is_varied else STATIC_FRAGMENTATION,
         notes=(f"memory behaviour: {how.name} ({how.source})",),
     )

@@ -38,6 +38,7 @@ class StageActivations:
     block: float
     streamed: float
     passes: float
+    num_layers: int
 
 
 def in_flight(training: Training, stage: int) -> float:
@@ -61,37 +62,53 @@ def activation_layers(training: Training) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def stage_activations(training: Training, homes: Homes, stage: int) -> StageActivations:
-    """Activation bytes of a stage for one micro-batch, split into what stays and what leaves the GPU."""
+def kept_by_layer(training: Training, homes: Homes, stage: int) -> list[tuple[float, float]]:
+    """(bytes on the GPU, bytes on the host) that each layer of a stage keeps from forward to backward, in layer order."""
     layers = stage_layers(training, stage)
     recomputed, interval = checkpoint_plan(training, len(layers))
     moved = activation_layers(training)
-    to_host = training.checkpointing.offload or homes[TensorClass.ACTIVATIONS].get("gpu", 0.0) < 1
-    kept = away = block = largest = 0.0
-    num_away = 0
+    to_host = homes[TensorClass.ACTIVATIONS].get("gpu", 0.0) < 1
     is_selective = training.checkpointing.active and training.checkpointing.mode == "selective"
+    found: list[tuple[float, float]] = []
     for position, layer in enumerate(layers):
-        sizes = layer_activations(training, is_moe_layer(training.model, layer))
-        selected = selected_activations(training, is_moe_layer(training.model, layer)) if is_selective else sizes.saved
-        block = max(block, sizes.live + sizes.saved - selected)
+        is_moe = is_moe_layer(training.model, layer)
+        sizes = layer_activations(training, is_moe)
         if position < recomputed:
             size = sizes.checkpoint if position % interval == 0 else 0.0
-            leaves = size > 0 and (to_host or layer in moved)
-            block = max(block, sizes.saved * interval + sizes.live)
+            leaves = to_host or training.checkpointing.offload or layer in moved
         else:
-            size = selected
+            size = selected_activations(training, is_moe) if is_selective else sizes.saved
             leaves = layer in moved or (to_host and not training.checkpointing.offload)
-        if leaves and size > 0:
-            away, num_away, largest = away + size, num_away + 1, max(largest, size)
-        else:
-            kept += size
+        found.append((0.0, size) if leaves else (size, 0.0))
+    return found
+
+
+def _block_bytes(training: Training, stage: int) -> float:
+    """What the block whose backward runs needs besides what was kept: recomputed activations and transients."""
+    layers = stage_layers(training, stage)
+    recomputed, interval = checkpoint_plan(training, len(layers))
+    is_selective = training.checkpointing.active and training.checkpointing.mode == "selective"
+    block = 0.0
+    for position, layer in enumerate(layers):
+        is_moe = is_moe_layer(training.model, layer)
+        sizes = layer_activations(training, is_moe)
+        again = sizes.saved - selected_activations(training, is_moe) if is_selective else 0.0
+        block = max(block, sizes.live + (sizes.saved * interval if position < recomputed else again))
+    return block
+
+
+def stage_activations(training: Training, homes: Homes, stage: int) -> StageActivations:
+    """Activation bytes of a stage for one micro-batch, split into what stays and what leaves the GPU."""
+    kept = kept_by_layer(training, homes, stage)
+    moved = [away for _, away in kept if away > 0]
     return StageActivations(
-        kept=kept,
-        away=away,
-        num_away=num_away,
-        block=block,
-        streamed=min(num_away, STREAMED_LAYERS) * largest,
+        kept=sum(here for here, _ in kept),
+        away=sum(moved),
+        num_away=len(moved),
+        block=_block_bytes(training, stage),
+        streamed=min(len(moved), STREAMED_LAYERS) * max(moved, default=0.0),
         passes=in_flight(training, stage),
+        num_layers=len(kept),
     )
 
 
@@ -101,8 +118,8 @@ def gpu_activations(training: Training, how: Behaviour, homes: Homes, stage: int
     is_last = stage == training.parallelism.pipeline - 1
     full = sizes.kept * sizes.passes
     yield _term("activations kept for backward", full, ("forward", "loss", "backward"))
-    rest = max(0.0, full - sizes.kept) if sizes.kept else 0.0
-    yield _term("activations of later micro-batches", rest, ("backward_end",))
+    rest = max(0.0, full - sizes.kept) + sizes.kept / max(sizes.num_layers, 1)
+    yield _term("activations of later micro-batches and the first layer", rest, ("backward_end",))
     yield _term("activations on their way to the host", sizes.streamed, ("forward", "loss", "backward", "backward_end"))
     yield _term("block being differentiated", sizes.block, ("backward", "backward_end"))
     if not is_last:
