@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
@@ -101,16 +102,24 @@ def placed(job: Job, machine: Machine) -> Job:
 
 def step_of(job: Job, machine: Machine) -> Step:
     """The operations of the job's step, before a machine is chosen (but for where its tensors live)."""
-    from sim.workload import decode, step
+    from sim.workload import decode
 
     workload = loaded(job).workload
     kinds = homes(effective_placement(job.placement, workload), machine)
     if isinstance(workload, Training):
-        return step.generate(workload, kinds)
+        return _generated(workload, tuple(sorted(kinds.items())))
     if isinstance(workload, Inference):
         return decode.generate(workload, kinds)
     assert isinstance(workload, Step)
     return on_machine(workload, machine)
+
+
+@lru_cache(maxsize=16)
+def _generated(training: Training, kinds: tuple[tuple[TensorClass, str], ...]) -> Step:
+    """A step depends on what is trained and on which kind of tier holds what, not on the machine: sweeps share it."""
+    from sim.workload import step
+
+    return step.generate(training, dict(kinds))
 
 
 def on_machine(step: Step, machine: Machine) -> Step:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -12,6 +14,7 @@ from sim.experiment.result import Result
 from sim.experiment.tiering import TieringStep, moves, settle
 from sim.metrics import Summary, TierUse, summarise
 from sim.metrics.inference import InferenceTimes, inference_times
+from sim.metrics.summary import tier_uses
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import capacity_plan, needs_sentence
 from sim.placement.plan import Placement
@@ -21,11 +24,19 @@ from sim.workload.inference import Inference
 from sim.workload.training import Training
 
 
-def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
+class Twins(Protocol):
+    """Remembers runs with everything in the fastest tier: many points of a sweep share one."""
+
+    def recall(self, twin: Scenario, solve: Callable[[], tuple[float, bool]]) -> tuple[float, bool]:
+        """(seconds, fits) of the twin: remembered, or solved now."""
+
+
+def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = None) -> Result:
     """Simulate one scenario.
 
-    `with_penalty` also replays the same job with everything in the fastest tier, for the offload penalty. Raises
-    InputError for a scenario that no machine can run, InternalError for an impossible result.
+    `with_penalty` also replays the same job with everything in the fastest tier, for the offload penalty; with `twins`
+    its seconds are remembered and the result has no `fastest`. Raises InputError for a scenario that no machine can
+    run, InternalError for an impossible result.
     """
     asked = tuple(loaded(job) for job in scenario.jobs)
     scenario = dataclasses.replace(scenario, jobs=tuple(placed(job, scenario.machine) for job in asked))
@@ -42,9 +53,9 @@ def run(scenario: Scenario, *, with_penalty: bool = True) -> Result:
         step, program = prepare(scenario)
         replay = _replayed(program, scenario)
     summary, times = _summarised(scenario, program, replay)
-    summary = msgspec.structs.replace(summary, tiers=_peaks(scenario, summary))
+    summary = msgspec.structs.replace(summary, tiers=_peaks(scenario, summary.tiers))
     reasons = _overflows(summary)
-    penalty, base, fastest = _penalty(scenario, summary.step_time_s) if with_penalty else (1.0, "", None)
+    penalty, base, fastest = _penalty(scenario, summary.step_time_s, twins) if with_penalty else (1.0, "", None)
     return Result(
         scenario=scenario,
         step=step,
@@ -137,9 +148,9 @@ def _replayed(program: Program, scenario: Scenario) -> Replay:
     return replay(program, level=options.level, backend=options.backend, capacity="observe")
 
 
-def _peaks(scenario: Scenario, summary: Summary) -> dict[str, TierUse]:
+def _peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str, TierUse]:
     """Peak of every tier over the whole life of the job: the capacity plan, or the replayed step where that is more."""
-    tiers = dict(summary.tiers)
+    tiers = dict(seen_in_step)
     job = scenario.job
     if not isinstance(job.workload, (Training, Inference)):
         return tiers
@@ -181,18 +192,32 @@ def _overflows(summary: Summary) -> list[str]:
     ]
 
 
-def _penalty(scenario: Scenario, seconds: float) -> tuple[float, str, Summary | None]:
+def _penalty(scenario: Scenario, seconds: float, twins: Twins | None) -> tuple[float, str, Summary | None]:
     """Offload penalty of a job that takes `seconds`, what it is measured against, and that run."""
     twin = fastest_twin(scenario)
     if twin is None:
         return 1.0, "this placement is the fastest tier", None
-    _step, program = prepare(twin)
-    replay = _replayed(program, dataclasses.replace(twin, options=dataclasses.replace(scenario.options, level="summary")))
-    fast, _times = _summarised(twin, program, replay)
+    twin = dataclasses.replace(twin, options=dataclasses.replace(scenario.options, level="summary"))
+    fastest: Summary | None = None
+    if twins is not None:
+        fast_s, fits = twins.recall(twin, lambda: _solved(twin)[:2])
+    else:
+        fast_s, fits, program, replay = _solved(twin)
+        fastest, _times = _summarised(twin, program, replay)
     base = "everything in the fastest tier"
-    if _overflows(msgspec.structs.replace(fast, tiers=_peaks(twin, fast))):
+    if not fits:
         base += ", which does not fit: unbounded capacity is assumed"
-    return seconds / fast.step_time_s, base, fast
+    return seconds / fast_s, base, fastest
+
+
+def _solved(scenario: Scenario) -> tuple[float, bool, Program, Replay]:
+    """Seconds of a scenario's job, and whether it fits."""
+    _step, program = prepare(scenario)
+    replay = _replayed(program, scenario)
+    is_sampled = isinstance(scenario.job.workload, Inference)  # then the replay's makespan is not the whole answer
+    seconds = _summarised(scenario, program, replay)[0].step_time_s if is_sampled else replay.makespan_s
+    tiers = _peaks(scenario, tier_uses(program, replay))
+    return seconds, not any(tier.peak_bytes > tier.capacity_bytes for tier in tiers.values()), program, replay
 
 
 def fastest_twin(scenario: Scenario) -> Scenario | None:

@@ -97,8 +97,14 @@ def _shares(
 ) -> dict[str, float]:
     """Resource -> share of the operation's seconds; sums to 1."""
     rate = operation.work / duration_s
-    used = {name: rate * cost / channels[name].bandwidth_per_s for name, cost in operation.uses if cost > 0.0}
-    moved = {name: share for name, share in used.items() if channels[name].unit == "bytes"}
+    used: dict[str, float] = {}
+    moved: dict[str, float] = {}
+    for name, cost in operation.uses:
+        if cost > 0.0:
+            channel = channels[name]
+            used[name] = rate * cost / channel.bandwidth_per_s
+            if channel.unit == "bytes":
+                moved[name] = used[name]
     busiest = max(moved, key=lambda name: (moved[name], name)) if moved else ""
     if operation.kind in (Kind.COMPUTE, Kind.HOST_UPDATE):
         own = next((name for name in used if channels[name].unit == "cores"), f"{device}.sm")

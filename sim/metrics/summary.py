@@ -80,7 +80,7 @@ def summarise(program: Program, replay: Replay, *, stretch: Stretch | None = Non
         owners_s=owners,
         channels={name: use for name, use in uses.items() if units[name] == "bytes"},
         cores={name: use for name, use in uses.items() if units[name] == "cores"},
-        tiers=_tier_uses(program, replay),
+        tiers=tier_uses(program, replay),
     )
 
 
@@ -120,7 +120,8 @@ def _stretched(program: Program, replay: Replay, stretch: Stretch) -> dict[str, 
     return amounts
 
 
-def _tier_uses(program: Program, replay: Replay) -> dict[str, TierUse]:
+def tier_uses(program: Program, replay: Replay) -> dict[str, TierUse]:
+    """Peak of one member of every tier in the replayed step."""
     peaks = {peak.name: peak for peak in replay.tiers}
     uses: dict[str, TierUse] = {}
     for tier in program.tiers:

@@ -66,7 +66,9 @@ class _Lowering:
         )
 
     def _operation(self, op: StepOperation, group: Group, twins: Sequence[Group]) -> Operation:
-        after = tuple(name for wait in op.after for name in self._renamed(wait, group))
+        after = op.after
+        if len(self.ranks.groups) > 1:
+            after = tuple(name for wait in op.after for name in self._renamed(wait, group))
         if op.kind == Kind.COLLECTIVE and twins:
             after += tuple(name for twin in twins for name in self._joined(op, twin))
         common = {
@@ -143,7 +145,7 @@ class _Lowering:
         return name if group.name == group.rank_class else group.name + name[len(group.rank_class) :]
 
     def _allocations(self, items: Sequence[Residency], group: Group) -> tuple[Allocation, ...]:
-        return tuple(allocation for item in items for allocation in self._allocation(item, group))
+        return tuple(allocation for item in items for allocation in self._allocation(item, group)) if items else ()
 
     def _allocation(self, item: Residency, group: Group) -> Iterable[Allocation]:
         for tier, share in self.demands.routes.shares(home_of(item), group.device, -1):

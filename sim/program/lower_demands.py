@@ -19,6 +19,7 @@ class Demands:
     def __init__(self, step: Step, machine: Machine, placement: Placement) -> None:
         self.step, self.machine = step, machine
         self.routes = Routes(machine, placement)
+        self._has_layers = any(entry.layers is not None for entry in placement.entries)
         self.gpus = machine.gpus()
         self.membership = Membership(step.group_sizes, len(self.gpus))
         self._ranges = {item.name: range(item.first_rank, item.first_rank + item.num_ranks) for item in step.rank_classes}

@@ -85,6 +85,11 @@ def result_key(scenario: Scenario) -> str:
     )
 
 
+def twin_key(scenario: Scenario) -> str:
+    """Key of what a run takes: as :func:`result_key`, without what is only said about the result."""
+    return digest((_machine_digest(scenario.machine), [_job(job) for job in scenario.jobs], scenario.options))
+
+
 _machines: dict[int, tuple[Machine, str]] = {}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -12,9 +12,31 @@ from sim.config.scenario_file import ScenarioFile
 from sim.config.sweep import Assignment
 from sim.errors import InputError, MisfitError, TiersimError
 from sim.experiment import Result, run
-from sim.study.identity import digest, model_version, result_key
+from sim.scenario import Scenario
+from sim.study.identity import digest, model_version, result_key, twin_key
 from sim.study.pool import Chunk, Point
 from sim.study.store import Outcome
+
+
+class TwinMemory:
+    """Seconds of the runs with everything in the fastest tier, by the hash of their inputs; the oldest are forgotten."""
+
+    def __init__(self, most: int = 100_000) -> None:
+        self._most = most
+        self._known: dict[str, tuple[float, bool]] = {}
+
+    def recall(self, twin: Scenario, solve: Callable[[], tuple[float, bool]]) -> tuple[float, bool]:
+        """See :class:`sim.experiment.Twins`."""
+        key = twin_key(twin)
+        if key not in self._known:
+            if len(self._known) >= self._most:
+                del self._known[next(iter(self._known))]
+            self._known[key] = solve()
+        return self._known[key]
+
+
+#: one per process: points of one worker share their twins
+TWINS = TwinMemory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +62,7 @@ class SweepWork:
             key = result_key(scenario)
             if key in self.known:
                 return Outcome(position=position, key=key, status="fits", parameters=parameters, is_known=True)
-            result = run(scenario, with_penalty=self.with_penalty)
+            result = run(scenario, with_penalty=self.with_penalty, twins=TWINS)
             status, reason, body = _status(result), result.reason, result.point()
         except Exception as error:
             status, reason = _failure(error)
