@@ -164,7 +164,7 @@ def _parts_of(topology: Topology, document: Document) -> Catalogue:
         named.append((("devices", name, "part"), entry.part))
         if entry.memory:
             named.append((("devices", name, "memory", "part"), entry.memory.part))
-        if entry.link:
+        if entry.link and entry.link.part:
             named.append((("devices", name, "link", "part"), entry.link.part))
     named += [(("links", name, "part"), entry.part) for name, entry in topology.links.items()]
     known = {*part_names(), *topology.parts}

@@ -7,7 +7,8 @@ its stream). The seconds of each link are split among the resources that set its
   device's cores ("gpu0.sm", "cpu0.cores") own the arithmetic, nobody the launches ("overhead"), and the channel of its memory
   the rest; where that split is unknown, the channel owns the share of it that the operation used, and the cores the rest;
 - at its cap, a copy that saturates no channel is paced by the copy engine;
-- below its cap, the channel that limited it owns all: of those it crosses, the one that was saturated longest.
+- below its cap, the channel that limited it owns all: the one that its own ranks fill, else of those it crosses the one
+  that was saturated longest.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def owners_s(program: Program, replay: Replay, *, stretch: Stretch | None = None
     channels = {channel.name: channel for channel in program.channels}
     totals = {total.name: total for total in replay.channels}
     devices = {stream.name: stream.device for stream in program.streams}
+    crowd = {stream.name: stream.multiplicity for stream in program.streams}
     seconds: dict[str, float] = defaultdict(float)
     for record in critical_path(program, replay):
         operation = by_id[record.id]
@@ -64,7 +66,7 @@ def owners_s(program: Program, replay: Replay, *, stretch: Stretch | None = None
         duration = record.end_s - record.start_s
         if duration > 0.0:
             device = devices.get(operation.stream, "") or operation.stream
-            for resource, share in _shares(operation, duration, channels, totals, device).items():
+            for resource, share in _shares(operation, duration, channels, totals, device, crowd[operation.stream]).items():
                 seconds[resource] += share * length(record.start_s, record.end_s)
     return dict(sorted(seconds.items(), key=lambda item: (-item[1], item[0])))
 
@@ -94,8 +96,9 @@ def _shares(
     channels: Mapping[str, Channel],
     totals: Mapping[str, ChannelTotal],
     device: str,
+    crowd: int,
 ) -> dict[str, float]:
-    """Resource -> share of the operation's seconds; sums to 1."""
+    """Resource -> share of the seconds of an operation that `crowd` identical ranks run; sums to 1."""
     rate = operation.work / duration_s
     used: dict[str, float] = {}
     moved: dict[str, float] = {}
@@ -115,6 +118,10 @@ def _shares(
             return {busiest: share, own: 1.0 - share} if busiest else {own: 1.0}
     elif not used or (rate >= _AT_CAP * operation.rate_cap and moved.get(busiest, 0.0) < _AT_CAP):
         return {f"{device}.copy_engine" if operation.kind == Kind.TRANSFER else busiest or OVERHEAD: 1.0}
+    filled = {name: share * crowd / channels[name].multiplicity for name, share in used.items()}
+    alone = [name for name in used if filled[name] >= _AT_CAP]  # the ranks that run it fill the channel by themselves
+    if alone:
+        return {max(alone, key=lambda name: (filled[name], name)): 1.0}
     limiting = max(used, key=lambda name: (totals[name].saturated_s if name in totals else 0.0, used[name], name))
     return {limiting: 1.0}
 

@@ -31,8 +31,8 @@ class Connection:
     """A link as built: which generation and how many lanes."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-    part: Annotated[str, Doc("link part")]
-    lanes: Annotated[Count, Doc("lanes or links in use")]
+    part: Annotated[str, Doc("link part; default the port of the device's own part")] = ""
+    lanes: Annotated[Count | None, Doc("lanes or links in use; default all of that port")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import combinations
 
 from sim.laws.links import lane
 from sim.records import Channel, LatencyLaw
 from sim.topology import parts as p
-from sim.topology.description import Connection, DeviceEntry, LinkEntry
+from sim.topology.description import DeviceEntry, LinkEntry
 from sim.topology.graph import Edge, Traffic
 
 
@@ -36,14 +37,23 @@ def connections(entry: LinkEntry, names: Mapping[str, object]) -> Iterator[tuple
             yield a, b
 
 
-def connection_of(entry: DeviceEntry, part: p.Part) -> Connection | None:
-    """The link by which a device hangs on `to`: as written, else the part's own port (a switch: one x16 uplink)."""
-    if entry.link:
-        return entry.link
-    if isinstance(part, p.Switch):
-        return Connection(part=part.port.part, lanes=16)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uplink:
+    """The link by which a device hangs on another: which generation and how many lanes."""
+
+    part: str
+    lanes: int
+
+
+def connection_of(entry: DeviceEntry, part: p.Part) -> Uplink | None:
+    """The link by which a device hangs on `to`: as written, else (or what is left out) the part's own port.
+
+    A switch has one x16 uplink of its port's generation.
+    """
     port = getattr(part, "link", None) or getattr(part, "pcie", None)
-    return Connection(part=port.part, lanes=port.lanes) if port else None
+    own = (part.port.part, 16) if isinstance(part, p.Switch) else (port.part, port.lanes) if port else ("", 0)
+    written = (entry.link.part or own[0], entry.link.lanes or own[1]) if entry.link else own
+    return Uplink(part=written[0], lanes=written[1]) if all(written) else None
 
 
 def raw_rate(link: p.Link) -> float:
