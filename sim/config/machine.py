@@ -10,11 +10,11 @@ from typing import Any
 
 from sim.config.locate import locate
 from sim.config.parts import Catalogue, Source, load_parts, part_names, read_part
-from sim.config.validation import suggestion, validate
+from sim.config.validation import refuse_unknown, suggestion, validate
 from sim.config.yaml_source import Document, NodePath, describe, read_yaml
 from sim.errors import Fault, InputError
 from sim.topology.build import build
-from sim.topology.description import DeviceEntry, LinkEntry, Topology
+from sim.topology.description import DeviceEntry, Heading, LinkEntry, Topology
 from sim.topology.machine import Machine
 from sim.topology.parts import Part
 
@@ -85,21 +85,24 @@ def _dealt(entry: object, index: int, num: int, document: Document, path: NodePa
 
 def read_topology(document: Document, *, name: str = "") -> Topology:
     """The description in a topology document; raises InputError with every fault of form."""
-    faults: list[Fault] = []
     data: dict[str, Any] = dict(document.data)
+    known = (*(item.name for item in dataclasses.fields(Topology)), "sources")
+    faults = refuse_unknown(data, known, document, ())
+    if "devices" not in data:
+        faults.append(document.fault(("devices",), "missing key 'devices'", "add it: devices by name"))
     inline, _keys = _inline_parts(document, faults)
-    for key in ("parts", "sources"):
-        data.pop(key, None)
     devices = _entries(DeviceEntry, data.get("devices", {}), document, "devices", faults)
-    links = _entries(LinkEntry, data.pop("links", {}), document, "links", faults)
-    topology = Topology(devices={})
+    links = _entries(LinkEntry, data.get("links", {}), document, "links", faults)
+    heading = Heading()
     try:
-        topology = validate(Topology, data | {"devices": {}} if "devices" in data else data, document)
+        names = {item.name for item in dataclasses.fields(Heading)}
+        heading = validate(Heading, {key: value for key, value in data.items() if key in names}, document)
     except InputError as error:
         faults.extend(error.faults)
     if faults:
         raise InputError(faults)
-    return dataclasses.replace(topology, name=topology.name or name, parts=inline, devices=devices, links=links)
+    fields = {item.name: getattr(heading, item.name) for item in dataclasses.fields(Heading)}
+    return Topology(**fields | {"name": heading.name or name}, parts=inline, devices=devices, links=links)
 
 
 def _inline_parts(document: Document, faults: list[Fault]) -> tuple[dict[str, Part], dict[str, dict[str, Source]]]:

@@ -1,7 +1,12 @@
 """The `topology:` block of a scenario: a machine by name or path, a machine patched in place, or one written inline.
 
     topology: epyc-9554p-2x4090
-    topology: {base: dgx-a100, add: {cxl0: {part: ..., to: cpu0}}, set: {gpu1.link.lanes: 8, nvme0: null}, parts: {...}}
+    topology:
+      base: dgx-a100
+      add: {cxl0: {part: ..., to: cpu0}}
+      set: {gpu1.link.lanes: 8, nvme0: null}
+      parts: {...}
+      sources: {...}
     topology: {devices: {...}, links: {...}}
 
 `set` writes one value each; null removes a device or a link.
@@ -23,7 +28,7 @@ from sim.config.yaml_source import Document, NodePath, describe, dotted, read_ya
 from sim.errors import Fault, InputError
 from sim.topology.machine import Machine
 
-_PATCH_KEYS = ("base", "add", "set", "parts")
+_PATCH_KEYS = ("base", "add", "set", "parts", "sources")
 _LINK_KEYS = ("between", "mesh", "pairs")
 _SHORT_LINK = re.compile(r"(?P<part>[\w.-]+)-x(?P<lanes>[0-9]+)")
 
@@ -47,7 +52,7 @@ def machine_from_block(raw: object, document: Document, path: NodePath) -> Machi
     faults = FaultList(refuse_unknown(raw, _PATCH_KEYS, document, path))
     if not isinstance(raw.get("base"), str):
         faults.append(document.fault(path, "missing key 'base'", "name the machine that is changed, or write 'devices'"))
-    for key in ("add", "set", "parts"):
+    for key in ("add", "set", "parts", "sources"):
         if not isinstance(raw.get(key, {}), Mapping):
             faults.append(document.fault((*path, key), f"expected a mapping, got {describe(raw[key])}"))
     faults.stop()
@@ -81,8 +86,9 @@ class _Patch:
         self.faults = FaultList()
 
     def apply(self, raw: Mapping[str, Any]) -> Machine:
-        for name, part in raw.get("parts", {}).items():
-            self._put(("parts", name), part, (*self.path, "parts", name))
+        for table in ("parts", "sources"):
+            for name, entry in raw.get(table, {}).items():
+                self._put((table, name), entry, (*self.path, table, name))
         for name, entry in raw.get("add", {}).items():
             is_link = isinstance(entry, Mapping) and any(key in entry for key in _LINK_KEYS)
             self._put(("links" if is_link else "devices", name), entry, (*self.path, "add", name))

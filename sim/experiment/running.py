@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from sim.config.reference import validation_errors
 from sim.errors import InputError
 from sim.experiment.preparing import Swap, loaded, placed, prepare, swap_of
 from sim.experiment.result import Result
@@ -68,7 +69,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
         penalty_base=base,
         fastest=fastest,
         inference=times,
-        band=band_of(scenario.job.workload),
+        band=band_of(scenario.job.workload, scenario.job.placement, validation_errors()),
         assumptions=(*scenario.assumptions, *scenario.machine.assumptions, *step.notes, *program.notes),
         warnings=scenario.machine.warnings,
         tiering=tiering,

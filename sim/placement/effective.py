@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from itertools import groupby
 
 from sim.placement.plan import Entry, Placement
 from sim.records import TensorClass
 from sim.workload.footprint.homes import effective_homes
+from sim.workload.inference import Inference
 from sim.workload.training import Training
 
 _GPU = {"gpu": 1.0}
@@ -16,23 +17,29 @@ _GPU = {"gpu": 1.0}
 def effective_placement(placement: Placement, workload: object) -> Placement:
     """The placement with an entry for every class that the workload keeps away from the GPU.
 
-    For training, master weights and the gradients of parameters that the CPU updates follow the optimizer states.
+    For training, master weights and the gradients of parameters that the CPU updates follow the optimizer states. A class
+    that is placed by ranges of layers gets an entry for the class as a whole too: the mean of its layers.
     """
-    if not isinstance(workload, Training):
+    if not isinstance(workload, (Training, Inference)):
         return placement
-    given = class_shares(placement, workload.model.layers)
-    homes = effective_homes(workload, given)
-    added = tuple(
-        Entry(tensor_class=name, shares=shares) for name, shares in homes.items() if name not in given and dict(shares) != _GPU
-    )
-    return replace(placement, entries=(*placement.entries, *added))
+    num_layers = workload.model.layers
+    entries = _with_means(placement, num_layers)
+    if isinstance(workload, Training):
+        given = class_shares(placement, num_layers)
+        homes = effective_homes(workload, given)
+        entries += [
+            Entry(tensor_class=name, shares=shares)
+            for name, shares in homes.items()
+            if name not in given and dict(shares) != _GPU
+        ]
+    return Placement(entries=tuple(entries))
 
 
 def class_shares(placement: Placement, num_layers: int) -> dict[TensorClass, Mapping[str, float]]:
     """Share of each placed class per tier, averaged over the layers when entries name ranges of them."""
     shares: dict[TensorClass, Mapping[str, float]] = {}
     for name in dict.fromkeys(entry.tensor_class for entry in placement.entries):
-        if all(entry.layers is None for entry in placement.entries if entry.tensor_class == name):
+        if not _is_by_layers(placement, name):
             shares[name] = placement.shares(name)
             continue
         mean: dict[str, float] = {}
@@ -41,3 +48,21 @@ def class_shares(placement: Placement, num_layers: int) -> dict[TensorClass, Map
                 mean[tier] = mean.get(tier, 0.0) + share / num_layers
         shares[name] = mean
     return shares
+
+
+def _is_by_layers(placement: Placement, name: TensorClass) -> bool:
+    return any(entry.layers is not None for entry in placement.entries if entry.tensor_class == name)
+
+
+def _with_means(placement: Placement, num_layers: int) -> list[Entry]:
+    """All entries; those of a class placed by layers become its mean, then one entry per run of equal layers."""
+    entries = [entry for entry in placement.entries if not _is_by_layers(placement, entry.tensor_class)]
+    for name, mean in class_shares(placement, num_layers).items():
+        if not _is_by_layers(placement, name):
+            continue
+        entries.append(Entry(tensor_class=name, shares=mean))
+        by_layer = [(layer, dict(placement.shares(name, layer))) for layer in range(num_layers)]
+        for shares, run in groupby(by_layer, key=lambda item: item[1]):
+            layers = [layer for layer, _shares in run]
+            entries.append(Entry(tensor_class=name, shares=shares, layers=(layers[0], layers[-1])))
+    return entries

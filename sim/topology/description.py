@@ -69,15 +69,21 @@ class LinkEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
-    """One machine, or a cluster of identical nodes of which one is described."""
+class Heading:
+    """What a topology file says about the whole machine."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
     name: Annotated[str, Doc("name; default the file's")] = ""
     title: Annotated[str, Doc("name for people")] = ""
     source: Annotated[str, Doc("where the arrangement is documented")] = ""
+    nodes: Annotated[Count, Doc("identical nodes, joined by their network adapters")] = 1
+    assumptions: Annotated[tuple[str, ...], Doc("what was assumed about the machine")] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology(Heading):
+    """One machine, or a cluster of identical nodes of which one is described."""
+
     devices: Annotated[dict[str, DeviceEntry], Doc("devices by name")]
     links: Annotated[dict[str, LinkEntry], Doc("further links by name")] = field(default_factory=dict)
-    nodes: Annotated[Count, Doc("identical nodes, joined by their network adapters")] = 1
     parts: Annotated[dict[str, Part], Doc("parts defined here (inline, or hypothetical)")] = field(default_factory=dict)
-    assumptions: Annotated[tuple[str, ...], Doc("what was assumed about the machine")] = ()

@@ -39,8 +39,8 @@ INFERENCE_PROFILES = {
         ),
         InferenceProfile(
             name="flexgen",
-            source="FlexGen (arXiv 2303.06865): block schedule; CPU attention reads the fp16 cache, writes it as fp32 and reads "
-            "that (1 + 2 + 2 bytes per byte); its cost model has 0.97 GB/s to host for the cache: pageable",
+            source="FlexGen (arXiv 2303.06865): block schedule; CPU attention reads the fp16 cache, writes it as fp32 and "
+            "reads that (1 + 2 + 2 bytes per byte); its cost model has 0.97 GB/s to host for the cache: pageable",
             is_cpu_attention=True, cpu_attention_traffic=5.0, is_cache_pinned=False,
         ),
         InferenceProfile(
