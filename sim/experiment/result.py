@@ -14,6 +14,8 @@ from sim.metrics.uncertainty import Band
 from sim.placement.capacity import verdict
 from sim.records import Program, Replay, Step
 from sim.scenario import Scenario
+from sim.workload.footprint import layer_figures
+from sim.workload.training import Training
 
 if TYPE_CHECKING:
     from sim.experiment.tiering import TieringStep
@@ -66,6 +68,7 @@ class Result:
                     "peak_bytes": tier.peak_bytes,
                     "peak_phase": tier.peak_phase,
                     "verdict": verdict(tier.peak_bytes, tier.capacity_bytes),
+                    "by_class": dict(tier.by_class),
                 }
                 for name, tier in summary.tiers.items()
             },
@@ -78,6 +81,8 @@ class Result:
                 for name, use in summary.cores.items()
             },
         }
+        if isinstance(self.scenario.jobs[0].workload, Training):
+            body["layer"] = layer_figures(self.scenario.jobs[0].workload)
         if self.inference is not None:
             del body["mfu"], body["step_time_s"]
             times = self.inference

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sim.records import TensorClass
-from sim.workload.footprint.activations import LayerActivations, checkpoint_plan, layer_activations, logits_bytes, tokens
+from sim.workload.footprint.activations import (
+    LayerActivations,
+    checkpoint_plan,
+    layer_activations,
+    layer_figures,
+    logits_bytes,
+    tokens,
+)
 from sim.workload.footprint.behaviour import Behaviour, behaviour
 from sim.workload.footprint.counts import RankParameters, rank_parameters, stage_layers
 from sim.workload.footprint.homes import Shares, effective_homes
@@ -19,10 +26,29 @@ from sim.workload.inference import Inference
 from sim.workload.training import Training
 
 __all__ = [
-    "MOMENTS", "Behaviour", "Footprint", "LayerActivations", "Peak", "RankParameters", "StateBytes", "Term", "behaviour",
-    "checkpoint_plan", "effective_homes", "footprint", "layer_activations", "logits_bytes", "pinned_bytes", "rank_parameters",
-    "stage_activations", "stage_layers", "state_bytes", "tokens", "with_occupancy",
-]  # fmt: skip
+    "MOMENTS",
+    "Behaviour",
+    "Footprint",
+    "LayerActivations",
+    "Peak",
+    "RankParameters",
+    "StateBytes",
+    "Term",
+    "behaviour",
+    "checkpoint_plan",
+    "effective_homes",
+    "footprint",
+    "layer_activations",
+    "layer_figures",
+    "logits_bytes",
+    "pinned_bytes",
+    "rank_parameters",
+    "stage_activations",
+    "stage_layers",
+    "state_bytes",
+    "tokens",
+    "with_occupancy",
+]
 
 #: driver reserve, context and libraries on the GPU, bytes: measured 0.3-1 GB over generations; communicators when there
 #: are peers

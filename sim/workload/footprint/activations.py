@@ -132,6 +132,12 @@ def _scores(training: Training, how: Behaviour) -> tuple[float, float]:
     return saved * num, max(0.0, how.score_live_bytes - how.score_saved_bytes) * scale * num
 
 
+def layer_figures(training: Training) -> dict[str, float]:
+    """What one dense layer keeps per micro-batch and rank, bytes: all of it, attention scores alone, its checkpoint."""
+    sizes = layer_activations(training)
+    return {"saved_bytes": sizes.saved, "score_bytes": sizes.core, "checkpoint_bytes": sizes.checkpoint}
+
+
 def checkpoint_plan(training: Training, num_layers: int) -> tuple[int, int]:
     """(layers of a stage that are recomputed, layers of one recomputed block)."""
     plan = training.checkpointing
