@@ -105,7 +105,8 @@ def _run_together(scenario: Scenario) -> Result:
         program = merge(parts(), scenario.name)
     replay = _replayed(program, scenario)
     results = []
-    for part, item, (step, own) in zip(parts(), alone, prepared, strict=True):
+    hosts = [job.host or scenario.machine.hosts()[0] for job in scenario.jobs]
+    for part, item, (step, own), host in zip(parts(), alone, prepared, hosts, strict=True):
         seen = of_job(part, replay)
         single = run(item)
         summary, times = _summarised(item, own, seen)
@@ -114,7 +115,7 @@ def _run_together(scenario: Scenario) -> Result:
             dataclasses.replace(
                 single, step=step, program=own, replay=seen, summary=summary, inference=times, contention=contention,
                 offload_penalty=single.offload_penalty * contention,
-                scenario=dataclasses.replace(item, jobs=(dataclasses.replace(item.job, name=part.name),)),
+                scenario=dataclasses.replace(item, jobs=(dataclasses.replace(item.job, name=part.name, host=host),)),
             )
         )  # fmt: skip
     whole = summarise(program, replay)

@@ -15,7 +15,7 @@ Shares = tuple[tuple[str, float], ...]
 _UPDATE_TRAFFIC = {
     TensorClass.OPTIMIZER_STATES: 16.0, TensorClass.MASTER_WEIGHTS: 8.0, TensorClass.GRADIENTS: 4.0,
 }  # fmt: skip
-#: roles that mean storage: host work on them is staged in DRAM
+#: tiers that a drive or module controller moves blocks of
 _STORAGE_KINDS = frozenset({"nvme", "pmem"})
 
 
@@ -90,14 +90,15 @@ class Routes:
 
     def update_traffic(self, operation: StepOperation, device: str) -> dict[str, float]:
         """Share of a host update's bytes that goes to each tier; storage-resident classes are staged in DRAM."""
-        classes = _UPDATE_TRAFFIC if operation.tensor_class == TensorClass.OPTIMIZER_STATES else {}
-        if not classes:
+        touched = operation.tensor_class
+        if touched is None:
             return {self.machine.resolve("dram", device): 1.0}
+        classes = _UPDATE_TRAFFIC if touched == TensorClass.OPTIMIZER_STATES else {touched: 1.0}
         traffic: dict[str, float] = {}
         total = sum(classes.values())
         for tensor_class, size in classes.items():
             for tier, share in self.shares(f"home:{tensor_class}", device, operation.layer):
-                if self.machine.tiers[tier].kind in _STORAGE_KINDS or tier == self.machine.memory_tier(device):
+                if self.machine.tiers[tier].kind == "nvme" or tier == self.machine.memory_tier(device):
                     tier = self.machine.resolve("dram", device)
                 traffic[tier] = traffic.get(tier, 0.0) + share * size / total
         return traffic

@@ -117,14 +117,14 @@ class HostTerms:
             formula = f"{pieces} x {each:g} B x {elements / pieces:.4g}"
             yield self._term("gradients of the update", TensorClass.GRADIENTS, tier, size, FROM_INIT, formula)
         flat = self.how.host_gradient_bytes if self.training.precision != "fp16" else min(self.how.host_gradient_bytes, 2.0)
-        elements = self.sizes.updated * (1.0 - shares.get("gpu", 0.0))
-        if self._share(TensorClass.WEIGHTS, "nvme"):
-            elements = 0.0  # gradients leave through the swap buffers of their weights
-        if flat and elements and self.sizes.master:
-            formula = f"{flat:g} B x {elements:.4g}"
-            yield self._term(
-                "flat gradient buffer", TensorClass.GRADIENTS, "dram", self._pinned(flat * elements), FROM_INIT, formula
-            )
+        if not flat or not self.sizes.master or self._share(TensorClass.WEIGHTS, "nvme"):
+            return  # without weights on the host, gradients leave through the swap buffers of their weights
+        for tier, share in shares.items():
+            if tier != "gpu" and share > 0:
+                elements = self.sizes.updated * share
+                memory = "dram" if tier == "nvme" else tier  # the update reads it from memory
+                size, formula = self._pinned(flat * elements), f"{flat:g} B x {elements:.4g}"
+                yield self._term("flat gradient buffer", TensorClass.GRADIENTS, memory, size, FROM_INIT, formula)
 
     def _activations(self) -> Iterator[Term]:
         sizes = stage_activations(self.training, self.homes, self.stage)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sim.errors import Fault, InputError
 from sim.records import TensorClass
 from sim.workload.footprint.activations import (
     checkpoint_plan,
@@ -22,6 +24,7 @@ from sim.workload.training import Training
 
 #: layers whose activations or checkpoints are on the GPU at once while they stream to and from the host
 STREAMED_LAYERS = 2
+_LAYER_RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +55,24 @@ def in_flight(training: Training, stage: int) -> float:
 
 
 def activation_layers(training: Training) -> range:
-    """Layers whose activations move to the host (`offload.activation_layers`: "all", "0-15", "7")."""
-    text = training.offload.activation_layers
-    if not text:
-        return range(0)
-    if text.strip() == "all":
-        return range(training.model.layers)
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
+    """Layers whose activations move to the host (`offload.activation_layers`: "none", "all", "0-15", "7").
+
+    Raises InputError for anything else and for layers that the model lacks.
+    """
+    text, layers = (training.offload.activation_layers or "none").strip(), training.model.layers
+    if text in ("none", "all"):
+        return range(layers if text == "all" else 0)
+    found = _LAYER_RANGE.fullmatch(text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
+    if not first <= last < layers:
+        raise InputError(
+            Fault(
+                what=f"activation_layers {text!r} of a model with layers 0 to {layers - 1}",
+                remedy="write 'none', 'all', one layer such as '7' or a range such as '0-15'",
+                path="workload.training.offload.activation_layers",
+            )
+        )
+    return range(first, last + 1)
 
 
 def kept_by_layer(training: Training, homes: Homes, stage: int) -> list[tuple[float, float]]:
