@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sim.errors import Fault, InputError
 from sim.laws.collectives import CHUNKING, hops_latency, pipelined, ring_volume, switch_volume, tree_latency
 from sim.records import INFINITY
 from sim.topology import routing
@@ -56,11 +57,13 @@ class _Level:
 _NOTHING = _Level("", (), (), 0.0, 0.0)
 
 
-def collective(machine: Machine, kind: str, size_bytes: float, members: Sequence[tuple[int, str]], me: int) -> CollectiveFlow:
+def collective(
+    machine: Machine, kind: str, size_bytes: float, members: Sequence[tuple[int, str]], me: int, *, algorithm: str = ""
+) -> CollectiveFlow:
     """The part of member `me` of `members` (node, GPU); `size_bytes` is the whole buffer (of an all-gather: the gathered one).
 
-    Of the algorithms that the links allow, the fastest for this size. Raises InputError when members on several nodes
-    have no network adapter, MachineError when there is no way between two members.
+    Of the algorithms that the links allow, the fastest for this size; `algorithm` keeps those whose name begins so.
+    Raises InputError when members on several nodes have no network adapter, MachineError when there is no way between two.
     """
     if len(members) < 2 or size_bytes <= 0:
         return CollectiveFlow(0.0, (), INFINITY, 0.0)
@@ -69,7 +72,10 @@ def collective(machine: Machine, kind: str, size_bytes: float, members: Sequence
     num_nodes = len({at for at, _ in members})
     inside = _inside(machine, kind, local, device, num_nodes) if len(local) > 1 else [_NOTHING]
     outside = _between(machine, kind, local, num_nodes) if num_nodes > 1 else [_NOTHING]
-    flows = [_joined(machine, size_bytes, near, far) for near in inside for far in outside]
+    flows = [_joined(machine, size_bytes, near, far) for near in inside for far in outside if near.name.startswith(algorithm)]
+    if not flows:
+        names = ", ".join(sorted({level.name for level in inside}))
+        raise InputError(Fault(what=f"no algorithm {algorithm!r} for {kind} on {machine.name!r}", remedy=f"one of {names}"))
     return min(flows, key=lambda flow: flow.latency_s + flow.work_bytes / flow.rate_cap)
 
 

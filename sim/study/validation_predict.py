@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sim.config import scenario_of
+from sim.config.topology_block import machine_from_block
+from sim.config.yaml_source import Document
 from sim.errors import Fault, InputError
 from sim.experiment import Result, run
 from sim.metrics.phases import phase_seconds
 from sim.scenario import Scenario
+from sim.study.bench import measure
 from sim.study.fit import assess
 from sim.workload.footprint.ledger import STEP_MOMENTS
 from sim.workload.training import Training
@@ -25,7 +28,7 @@ def predict(kind: str, inputs: Mapping[str, Any], metrics: Iterable[str], *, fil
     """
     wanted = list(metrics)
     if kind == "bench":
-        return _bench(inputs, wanted)
+        return _bench(inputs, wanted, file)
     times = [metric for metric in wanted if metric not in _MEMORY]
     scenario = scenario_of({**inputs, "name": "validation"}, file=file).resolve()
     found: dict[str, Prediction] = {}
@@ -95,5 +98,12 @@ def _memory(scenario: Scenario, metrics: Iterable[str]) -> dict[str, Prediction]
     return {metric: values[metric] for metric in metrics}
 
 
-def _bench(inputs: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, Prediction]:
-    raise InputError(Fault(what=f"unknown benchmark {inputs.get('benchmark')!r} for {list(metrics)}"))
+def _bench(inputs: Mapping[str, Any], metrics: Iterable[str], file: str) -> dict[str, Prediction]:
+    arguments = {key: value for key, value in inputs.items() if key not in ("topology", "benchmark")}
+    document = Document(file=file, data={"topology": inputs.get("topology")}, positions={})
+    machine = machine_from_block(inputs.get("topology"), document, ("topology",))
+    found = measure(machine, str(inputs.get("benchmark")), arguments)
+    if missing := [metric for metric in metrics if metric not in found]:
+        what = f"benchmark {inputs.get('benchmark')!r} has no metric {missing[0]!r}"
+        raise InputError(Fault(what=what, remedy=f"it has {', '.join(found)}"))
+    return {metric: found[metric] for metric in metrics}

@@ -11,7 +11,7 @@ class Route:
 
     uses: (channel, cost per byte); rate_cap in bytes/s (copy engine, cores, pageable staging);
     latency_s: time before the first byte (t0 of the ramp T = t0 + S/B); weight: outstanding bytes.
-    window_bytes > 0: the flow is latency-bound, rate <= window / loaded latency of its channels.
+    window_bytes > 0: the flow is latency-bound, rate <= window / summed loaded latency of its channels.
     hops: devices on the way; is_staged: the copy goes through host memory because there is no direct way.
     """
 
@@ -20,6 +20,8 @@ class Route:
     latency_s: float
     weight: float = 1.0
     window_bytes: float = 0.0
+    idle_latency_s: float = 0.0  # of a load on an idle machine (access routes)
+    own_window_bytes: float = 0.0  # window of the initiator; `window_bytes` is scaled to the channels' summed latencies
     hops: tuple[str, ...] = ()
     is_staged: bool = False
 

@@ -268,16 +268,17 @@ def access(machine: Machine, initiator: str, tier: str, *, write_share: float, n
         lines = _number(device.part, "lines_per_core")
         write_lines = _number(device.part, "write_lines_per_core") or lines
         window_bytes = window(cores, lines, write_lines, _number(device.part, "line", 64.0), write_share)
-    weight = max(window_bytes, 1.0)
+    idle_s = _mean_latency(machine, media, (inward, outward), write_share)
     # A flow that uses both directions meets both hop latencies, a byte only its own: scale the window to compensate.
-    if window_bytes:
-        window_bytes *= _latency(machine, uses) / _mean_latency(machine, media, (inward, outward), write_share)
+    scale = _latency(machine, uses) / idle_s if idle_s else 1.0
     return Route(
         uses=uses,
         rate_cap_bytes_per_s=cap,
         latency_s=0.0,
-        weight=weight,
-        window_bytes=window_bytes,
+        weight=max(window_bytes, 1.0),
+        window_bytes=window_bytes * scale,
+        idle_latency_s=idle_s,
+        own_window_bytes=window_bytes,
         hops=_hops(initiator, outward),
     )
 
