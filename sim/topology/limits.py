@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from sim.errors import Fault
 from sim.topology import parts as p
 from sim.topology.description import Populated, Topology
+from sim.topology.ports import check_connected, check_ports
 
 
 def memory_transfers(memory: Populated, module: p.Memory, cpu: p.Cpu) -> float:
@@ -35,6 +36,8 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
                 )
         if isinstance(part, p.Cpu) and entry.memory:
             yield from _dimms(f"devices.{name}.memory", entry.memory, parts, part, entry.part)
+    yield from check_connected(topology, parts)
+    yield from check_ports(topology, parts)
 
 
 def _dimms(path: str, memory: Populated, parts: Mapping[str, p.Part], cpu: p.Cpu, cpu_name: str) -> Iterator[Fault]:
