@@ -147,3 +147,8 @@ def format_seconds(value: float) -> str:
         if abs(value) >= scale:
             return f"{value / scale:.4g} {unit}"
     return f"{value:.3g} s"
+
+
+def format_rate(value: float) -> str:
+    """``17,604`` or ``9.41``: a count per second, four figures below a thousand, all before the point above."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -12,13 +12,18 @@ if TYPE_CHECKING:
 
 
 def write_run(
-    result: Result, file: ScenarioFile, results: ResultsFolder, *, has_plots: bool, seconds: dict[str, float]
+    result: Result,
+    point: dict[str, Any],
+    file: ScenarioFile,
+    results: ResultsFolder,
+    *,
+    has_plots: bool,
+    seconds: dict[str, float],
 ) -> list[str]:
-    """Write everything about one run into its folder; returns the names of the files.
+    """Write everything about one run into its folder; returns the names of the files. `point` is the run as JSON.
 
     Pictures need a replay of level full. Raises InputError if the folder cannot be written.
     """
-    point = result.point()
     results.json("summary.json", summary_of(result, [point]))
     results.rows("points.csv", *point_rows([point]))
     results.rows("records.csv", RECORD_COLUMNS, record_rows(result.program, result.replay))
@@ -75,7 +80,10 @@ def draw_pictures(result: Result, results: ResultsFolder) -> None:
     tiers = findings.of_tiers(name, summary.tiers)
     results.draw("memory.png", lambda path: bars.draw_tiers(summary.tiers, path, finding=tiers))
     if result.replay.occupancy:
-        results.draw("occupancy.png", lambda path: over_time.draw_occupancy(result.program, result.replay, path, finding=tiers))
+        results.draw(
+            "occupancy.png",
+            lambda path: over_time.draw_occupancy(result.program, result.replay, summary.tiers, path, finding=tiers),
+        )
     if result.replay.segments:
         busiest = findings.of_channels(name, summary.channels)
         results.draw(

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sim.units import format_bandwidth, format_bytes, format_seconds
+from sim.units import format_bandwidth, format_bytes, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from sim.experiment import Result
+    from sim.study.budget import Budget
 
 _MAX_CHANNELS = 12
 _WIDTH = 100
@@ -40,8 +41,8 @@ def plain_table(*columns: str, title: str = "", numbers: bool = True) -> Table:
     return table
 
 
-def print_result(result: Result, out: Console, *, is_explained: bool = False) -> None:
-    """Everything about one run, in the order in which people ask."""
+def print_result(result: Result, out: Console, *, budget: Budget | None = None, is_explained: bool = False) -> None:
+    """Everything about one run, in the order in which people ask; `budget` where the scenario has a data set or prices."""
     scenario = result.scenario
     out.print(Text.assemble((scenario.name, "bold"), "  ", _verdict(result)))
     if scenario.question:
@@ -50,6 +51,9 @@ def print_result(result: Result, out: Console, *, is_explained: bool = False) ->
     out.print(tier_table(result))
     out.print()
     _print_times(result, out)
+    if budget is not None:
+        out.print()
+        out.print(budget_table(budget))
     if result.jobs:
         out.print()
         out.print(job_table(result))
@@ -76,12 +80,22 @@ def grouped(notes: Sequence[str]) -> list[str]:
         where, mark, why = note.partition(": assumed: ")
         reasons.setdefault(f"assumed, {why}" if mark else note, []).extend([where] if mark else [])
     lines = []
-    for reason, places in reasons.items():
+    for reason, every in reasons.items():
+        places = _alike(every)
         shown = ", ".join(places[:_MAX_PLACES]) + (
             f" and {len(places) - _MAX_PLACES} more" if len(places) > _MAX_PLACES else ""
         )
         lines.append(f"{shown}: {reason}" if places else reason)
     return lines
+
+
+def _alike(places: Sequence[str]) -> list[str]:
+    """``gpu0.latency, gpu1.latency`` as ``gpu0.latency (x2)``: numbers of devices that differ in their index only."""
+    counts: dict[tuple[str, str], list[str]] = {}
+    for place in places:
+        device, _, key = place.partition(".")
+        counts.setdefault((device.rstrip("0123456789"), key), []).append(place)
+    return [names[0] if len(names) == 1 else f"{names[0]} (x{len(names)})" for names in counts.values()]
 
 
 def _verdict(result: Result) -> Text:
@@ -103,17 +117,23 @@ def _print_times(result: Result, out: Console) -> None:
         table.add_row("Time to first token", format_seconds(times.time_to_first_token_s))
         table.add_row("Time per output token", format_seconds(times.time_per_output_token_s))
         table.add_row("Whole answer", f"{format_seconds(seconds)}  ({low} to {high}; {band['basis']})")
-        table.add_row("Throughput", f"{times.tokens_per_s:,.1f} tokens/s")
+        table.add_row("Throughput", f"{format_rate(times.tokens_per_s)} tokens/s")
     else:
         table.add_row("Step time", f"{format_seconds(seconds)}  ({low} to {high}; {band['basis']})")
-        table.add_row("Throughput", f"{summary.tokens_per_s:,.0f} tokens/s")
+        table.add_row("Throughput", f"{format_rate(summary.tokens_per_s)} tokens/s")
         table.add_row("MFU", f"{100 * summary.mfu:.1f} %")
-    table.add_row("Offload penalty", f"{result.offload_penalty:.3g} x  (against {result.penalty_base})")
+    table.add_row("Offload penalty", _penalty(result))
     table.add_row("Binds", _binding(result))
     claim = result.point().get("claim")
     if claim:
         table.add_row(f"Claim {claim['id']}", f"{claim['verdict']}: stated {claim['stated']!r}, simulated {claim['simulated']}")
     out.print(table)
+
+
+def _penalty(result: Result) -> str:
+    if result.fastest is None and not result.jobs:
+        return f"none: {result.penalty_base}"
+    return f"{result.offload_penalty:.3g} x  (against {result.penalty_base})"
 
 
 def _binding(result: Result) -> str:
@@ -147,9 +167,30 @@ def job_table(result: Result) -> Table:
     table = plain_table("Job", "host", "verdict", "time", "tokens/s", "against alone")
     for job in result.jobs:
         words, style = _VERDICTS["fits" if job.fits else "does_not_fit"]
-        seconds, tokens = format_seconds(job.summary.step_time_s), f"{job.summary.tokens_per_s:,.4g}"
+        seconds, tokens = format_seconds(job.summary.step_time_s), format_rate(job.summary.tokens_per_s)
         name, host = job.scenario.job.name, job.scenario.machine.name
         table.add_row(name, host, Text(words, style=style), seconds, tokens, f"{job.contention:.3g} x")
+    return table
+
+
+def budget_table(budget: Budget) -> Table:
+    """What the whole job takes: hours and useful tokens of its data set, energy at rated power, money by the overlay."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    if budget.num_steps is not None and budget.duration_s is not None:
+        table.add_row("Whole data set", f"{format_seconds(budget.duration_s)} for {budget.num_steps:,} steps")
+    if budget.useful_tokens_per_s is not None:
+        table.add_row("Useful tokens", f"{format_rate(budget.useful_tokens_per_s)} tokens/s (without padding)")
+    if budget.energy_j is not None:
+        table.add_row(
+            "Energy", f"at most {budget.energy_j / 3.6e6:,.4g} kWh (every device at its rated power, {budget.power_w:,.0f} W)"
+        )
+    elif budget.num_steps is not None:
+        table.add_row("Energy", "not known: a CPU or GPU of this machine states no rated power")
+    for label, money in (("Purchase", budget.purchase), ("Rent", budget.rent), ("Electricity", budget.electricity)):
+        if money is not None:
+            table.add_row(label, f"{money:,.2f} {budget.currency}")
     return table
 
 

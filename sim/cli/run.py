@@ -11,6 +11,8 @@ import typer
 
 if TYPE_CHECKING:
     from sim.config import ScenarioFile
+    from sim.experiment import Result
+    from sim.study.budget import Budget
 
 
 def command(
@@ -85,10 +87,25 @@ def _run_one(
         from sim.interchange.step_file import write_step
 
         write_step(result.step, trace)
+    budget = _budget(file, result)
     if not is_json:
         from sim.cli.printing import console, print_result
 
-        print_result(result, console(), is_explained=explain)
-    written = write_run(result, file, results, has_plots=has_plots, seconds=seconds)
+        print_result(result, console(), budget=budget, is_explained=explain)
+    point = result.point() | ({"budget": budget.to_json()} if budget is not None else {})
+    written = write_run(result, point, file, results, has_plots=has_plots, seconds=seconds)
     print(f"{folder}: {', '.join(written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error
-    return {"scenario": file.name, "points": [result.point()]}, 0 if result.fits else 1
+    return {"scenario": file.name, "points": [point]}, 0 if result.fits else 1
+
+
+def _budget(file: ScenarioFile, result: Result) -> Budget | None:
+    """Hours, energy and money of a training job that names its data set or prices; None for any other."""
+    from sim.workload.training import Training
+
+    job = result.scenario.jobs[0].workload
+    if result.jobs or not isinstance(job, Training) or not (job.dataset or file.prices):
+        return None
+    from sim.study.budget import budget_of
+    from sim.study.sources import prices_of
+
+    return budget_of(result.scenario, result.summary.step_time_s, prices_of(file))

@@ -94,7 +94,7 @@ def points_table(title: str, points: list[dict[str, Any]]) -> Table:
     from rich.text import Text
 
     from sim.study.names import short_names
-    from sim.units import format_seconds
+    from sim.units import format_rate, format_seconds
 
     keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
     short = short_names(keys)
@@ -114,7 +114,7 @@ def points_table(title: str, points: list[dict[str, Any]]) -> Table:
             *cells,
             Text("fits", style="green"),
             format_seconds(seconds) if seconds is not None else "",
-            f"{point.get('tokens_per_s') or 0:,.4g}",
+            format_rate(point.get("tokens_per_s") or 0.0),
             f"{penalty:.3g} x" if penalty is not None else "",
             str(point.get("bound_by", "")),
         )

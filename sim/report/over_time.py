@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.metrics.summary import ChannelUse
+from sim.metrics.summary import ChannelUse, TierUse
 from sim.records import ChannelSegment, Program, Replay
 from sim.report.style import INK, figure, legend_below, patches, plain, save, seconds_axis, tensor_colour, titled
 from sim.units import GIB, format_bandwidth
@@ -17,8 +17,12 @@ MAX_CHANNELS = 16
 MAX_TIERS = 6
 
 
-def draw_occupancy(program: Program, replay: Replay, path: Path, *, finding: str) -> Path:
-    """Bytes in each tier over time, stacked by tensor class; the dashed line is the capacity. Needs level full."""
+def draw_occupancy(program: Program, replay: Replay, planned: Mapping[str, TierUse], path: Path, *, finding: str) -> Path:
+    """Bytes in each tier over time, stacked by tensor class; the dashed line is the capacity. Needs level full.
+
+    The replay holds the live tensors of a steady step; `planned` is the peak of the whole life of the job with what the
+    allocator and the driver keep beside them, which the verdict is about. Where they differ the panel says both.
+    """
     factor, unit = seconds_axis(replay.makespan_s)
     used = {peak.name: peak.peak_bytes for peak in replay.tiers if peak.peak_bytes > 0}
     tiers = [tier for tier in program.tiers if tier.name in used]
@@ -43,8 +47,7 @@ def draw_occupancy(program: Program, replay: Replay, path: Path, *, finding: str
         axes.set_ylim(0, top / GIB * 1.1)
         axes.set_xlim(0, replay.makespan_s * factor)
         axes.set_ylabel("GiB", fontsize=9)
-        share = 100 * used[tier.name] / tier.capacity_bytes
-        label = f"{tier.name}: peak {used[tier.name] / GIB:.4g} of {tier.capacity_bytes / GIB:.4g} GiB ({share:.3g} %)"
+        label = _peak_label(tier.name, used[tier.name], tier.capacity_bytes, planned.get(tier.name))
         axes.set_title(label, loc="left", fontsize=9, color="#555555")
         plain(axes, grid="y")
     panels[-1].set_xlabel(f"time in the step ({unit})", fontsize=9)
@@ -52,6 +55,14 @@ def draw_occupancy(program: Program, replay: Replay, path: Path, *, finding: str
     keys = [(colours[key], key.replace("_", " ")) for key in classes]
     legend_below(fig, patches(keys), [label for _colour, label in keys], num_columns=5)
     return save(fig, path)
+
+
+def _peak_label(name: str, live_bytes: float, capacity_bytes: float, planned: TierUse | None) -> str:
+    label = f"{name}: live tensors peak at {live_bytes / GIB:.4g} of {capacity_bytes / GIB:.4g} GiB"
+    if planned is not None and planned.peak_bytes > 1.01 * live_bytes:
+        kept = f"{planned.peak_bytes / GIB:.4g} GiB ({100 * planned.share:.3g} %)"
+        label += f"; with the allocator's reserve, the driver and start-up {kept}"
+    return label
 
 
 def _stacks(replay: Replay, tier: str, classes: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:

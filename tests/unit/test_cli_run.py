@@ -245,3 +245,31 @@ def test_heavy_packages_stay_out_of_help_and_check() -> None:
     loaded = done.stderr
     for package in ("matplotlib", "numpy", "networkx", "numba", "simpy", "pandas", "pyarrow", "dask", "scipy"):
         assert f"'{package}'" not in loaded, package
+
+
+def test_a_data_set_turns_the_step_into_hours_and_energy(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.write_text(TINY + "    dataset: {samples: 1000, epochs: 3, packing: false}\n")
+    assert run(["run", str(tiny), "--out", str(tmp_path / "r"), "--json", "--no-plots"]) == 0
+    (point,) = json.loads(capsys.readouterr().out)["points"]
+    assert point["budget"]["num_steps"] == 3000
+    assert point["budget"]["duration_s"] == pytest.approx(3000 * point["step_time_s"])
+    assert point["budget"]["energy_kwh"] == pytest.approx(point["budget"]["power_w"] * point["budget"]["duration_s"] / 3.6e6)
+    assert point["budget"]["rent"] is None  # no overlay, no money
+    assert run(["run", str(tiny), "--out", str(tmp_path / "r"), "--no-plots"]) == 0
+    printed = capsys.readouterr().out
+    assert "for 3,000 steps" in printed
+    assert "kWh (every device at its rated power" in printed
+
+
+def test_assumptions_that_differ_in_the_index_of_the_device_are_one(tmp_path: Path) -> None:
+    from sim.cli.printing import grouped
+
+    notes = [
+        "gpu0.latency: assumed: by analogy",
+        "gpu1.latency: assumed: by analogy",
+        "cpu0.cores: assumed: by analogy",
+        "stated",
+    ]
+    assert grouped(notes) == ["gpu0.latency (x2), cpu0.cores: assumed, by analogy", "stated"]

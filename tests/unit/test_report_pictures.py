@@ -83,7 +83,7 @@ DRAWERS: dict[str, Callable[[Path], Path]] = {
         finding=findings.of_breakdown("demo", SUMMARY.breakdown_s),
     ),
     "memory": lambda path: bars.draw_tiers(SUMMARY.tiers, path, finding=findings.of_tiers("demo", SUMMARY.tiers)),
-    "occupancy": lambda path: over_time.draw_occupancy(PROGRAM, REPLAY, path, finding="demo"),
+    "occupancy": lambda path: over_time.draw_occupancy(PROGRAM, REPLAY, {}, path, finding="demo"),
     "channels": lambda path: over_time.draw_channels(PROGRAM, REPLAY, SUMMARY.channels, path, finding="demo"),
     "sweep": lambda path: curves.draw_sweep("demo", POINTS, "step_time_s", path),
     "machine": lambda path: machine_picture.draw_machine(load_machine("dgx-a100"), path),
