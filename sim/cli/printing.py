@@ -126,7 +126,10 @@ def _print_times(result: Result, out: Console) -> None:
     table.add_row("Binds", _binding(result))
     claim = result.point().get("claim")
     if claim:
-        table.add_row(f"Claim {claim['id']}", f"{claim['verdict']}: stated {claim['stated']!r}, simulated {claim['simulated']}")
+        from sim.metrics.claim import in_words
+
+        simulated = in_words(claim["simulated"], result.scenario.claim)
+        table.add_row(f"Claim {claim['id']}", f"{claim['verdict']}: stated {claim['stated']!r}, simulated {simulated}")
     out.print(table)
 
 

@@ -71,11 +71,11 @@ def _backend(workers: int, cluster: str) -> Backend | None:
 
 def _claim(study: Study, *, is_json: bool) -> dict[str, Any]:
     """What the points say about the claim of an article scenario."""
-    from sim.metrics.claim import verdict_of_points
+    from sim.metrics.claim import in_words, verdict_of_points
 
     claim = verdict_of_points(study.file.claim, list(study.points()))
     if not is_json:
-        typer.echo(f"claim {claim['id']}: {claim['verdict']} (simulated {claim['simulated']})")
+        typer.echo(f"claim {claim['id']}: {claim['verdict']} (simulated {in_words(claim['simulated'], study.file.claim)})")
     return claim
 
 

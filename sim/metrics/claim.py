@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sim.units import format_bandwidth, format_bytes, format_seconds
+
 #: a claim is reproduced within this relative distance of its number (or inside its stated range)
 TOLERANCE = 0.15
 
@@ -75,6 +77,22 @@ def lookup(point: Mapping[str, Any], metric: str) -> Any:
         if metric.startswith(f"{key}.") and isinstance(value, Mapping):
             return lookup(value, metric[len(key) + 1 :])
     return None
+
+
+def in_words(value: object, claim: Mapping[str, Any]) -> str:
+    """The simulated value of a claim as people read it: yes or no, a ratio, decimal gigabytes, seconds, or the number."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "nothing ran"}[value]
+    if not isinstance(value, int | float):
+        return str(value)
+    metric = _metric(claim)
+    if "against" in claim:
+        return f"{value:.2f}x"
+    if metric.endswith("_bytes") or ".by_class." in metric:
+        return f"{value / 1e9:.3g} GB" if value >= 1e9 else format_bytes(value)
+    if metric.endswith("bytes_per_s"):
+        return format_bandwidth(value)
+    return format_seconds(value) if metric.endswith("_s") and not metric.endswith("per_s") else f"{value:.4g}"
 
 
 def _is_met(claim: Mapping[str, Any], simulated: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from sim.config import ScenarioFile, load_scenario
 from sim.errors import Fault, InputError
 from sim.experiment import run
-from sim.metrics.claim import verdict_of_points
+from sim.metrics.claim import in_words, verdict_of_points
 
 _HEAD = """# The article's claims, simulated
 
@@ -54,9 +54,8 @@ def page(judged: Sequence[Judged]) -> str:
     for item in judged:
         claim = item.claim
         name = f"[`{item.file.name}`](../scenarios/article/{Path(item.file.document.file).name})"
-        lines.append(
-            f"| {claim['id']} | {_cell(claim['stated'])} | {_number(claim['simulated'], item)} | {claim['verdict']} | {name} |"
-        )
+        simulated = _cell(in_words(claim["simulated"], item.file.claim))
+        lines.append(f"| {claim['id']} | {_cell(claim['stated'])} | {simulated} | {claim['verdict']} | {name} |")
     for item in judged:
         lines += ["", f"## {item.claim['id']}: {item.file.name}", "", *_details(item)]
     return "\n".join(lines) + "\n"
@@ -83,18 +82,3 @@ def _where(holds: Sequence[Mapping[str, Any]], num_points: int) -> str:
 
 def _cell(text: object) -> str:
     return " ".join(str(text).split()).replace("|", "\\|")
-
-
-def _number(value: object, item: Judged) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "nothing ran"}[value]
-    if not isinstance(value, int | float):
-        return _cell(value)
-    from sim.units import format_bytes, format_seconds
-
-    if "against" in item.file.claim:
-        return f"{value:.2f}x"
-    metric = str(item.file.claim.get("metric", ""))
-    if metric.endswith("_bytes"):
-        return f"{value / 1e9:.3g} GB" if value >= 1e9 else format_bytes(value)
-    return format_seconds(value) if metric.endswith("_s") and not metric.endswith("per_s") else f"{value:.4g}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.metrics.claim import verdict_of_points
+from sim.metrics.claim import in_words, verdict_of_points
 
 POINTS = [
     {"parameters": {"ram": 64, "disk": disk}, "step_time_s": 2.0 * slow, "fits": True} for disk, slow in ((1, 3.0), (4, 1.1))
@@ -24,3 +24,19 @@ def test_the_points_where_a_claim_holds_are_listed():
 def test_a_point_that_is_not_in_the_sweep_reproduces_nothing():
     found = verdict_of_points({**CLAIM, "at": {"ram": 32}}, POINTS)
     assert (found["simulated"], found["verdict"]) == (None, "not reproduced")
+
+
+@pytest.mark.parametrize(
+    ("value", "claim", "words"),
+    [
+        (True, {}, "yes"),
+        (None, {"metric": "step_time_s"}, "nothing ran"),
+        (2.2866, {"metric": "step_time_s", "against": {"x": 1}}, "2.29x"),
+        (141107412992.0, {"metric": "tiers.cpu0.dram.by_class.weights"}, "141 GB"),
+        (2.948e12, {"metric": "channels.gpu0.hbm.bandwidth_bytes_per_s"}, "2.95 TB/s"),
+        (0.0034, {"metric": "step_time_s"}, "3.4 ms"),
+        (1234.5, {"metric": "tokens_per_s"}, "1234"),
+    ],
+)
+def test_a_simulated_value_reads_with_its_unit(value: object, claim: dict[str, object], words: str) -> None:
+    assert in_words(value, claim) == words
