@@ -113,12 +113,12 @@ class _Patch:
     def _set(self, target: str, value: Any, source: NodePath) -> None:
         name, *keys = target.split(".")
         table = next((kind for kind in ("devices", "links", "parts") if name in self.data.get(kind, {})), None)
-        if table is None and not keys and name in ("nodes", "title"):
+        if table is None and not keys and name in ("nodes", "reserved", "title"):
             self.data[name] = value
             self.origin[(name,)] = source
             return
         if table is None:
-            known = [*self.data.get("devices", {}), *self.data.get("links", {}), "nodes"]
+            known = [*self.data.get("devices", {}), *self.data.get("links", {}), "nodes", "reserved"]
             what = f"unknown device or link {name!r}"
             self.faults.append(self.scenario.fault(source, what, suggestion(name, known)))
             return

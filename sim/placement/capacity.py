@@ -86,7 +86,12 @@ def plan_footprint(workload: Training | Inference, placement: Placement, machine
     """The footprint of the workload as this placement and this machine leave it."""
     effective = effective_placement(placement, workload)
     per_host = max(1, len(machine.gpus()) // max(1, len(machine.hosts())))
-    return footprint(workload, class_shares(effective, workload.model.layers), ranks_per_host=per_host)
+    return footprint(
+        workload,
+        class_shares(effective, workload.model.layers),
+        ranks_per_host=per_host,
+        reserved_bytes=machine.reserved_bytes,
+    )
 
 
 def used_gpus(machine: Machine, num_ranks: int) -> tuple[str, ...]:

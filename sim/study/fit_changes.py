@@ -14,6 +14,7 @@ from sim.placement.plan import Entry, Placement
 from sim.records import TensorClass
 from sim.topology.machine import Machine
 from sim.units import GIB
+from sim.workload.footprint import behaviour
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -147,7 +148,7 @@ def _families(
     if is_gpu:
         yield from _activation_families(workload)
         yield _zero_stages(workload)
-    yield _placements(placement, machine)
+    yield _placements(workload, placement, machine)
     yield from _size_families(workload)
     if is_gpu:
         yield _optimizers(workload)
@@ -187,17 +188,22 @@ def _zero_stages(training: Training) -> Iterator[Change]:
             yield Change(settings={"workload.training.parallelism.zero_stage": stage})
 
 
-def _placements(placement: Placement, machine: Machine) -> Iterator[Change]:
-    """States, then weights, to each slower tier that the machine has, nearest first."""
+def _placements(training: Training, placement: Placement, machine: Machine) -> Iterator[Change]:
+    """States, then weights, to each slower tier that the machine has, nearest first.
+
+    DeepSpeed offloads weights, and anything to storage, under ZeRO stage 3 only.
+    """
+    is_staged = behaviour(training).has_flat_partitions and training.parallelism.zero_stage < 3
+    staged = {"workload.training.parallelism.zero_stage": 3} if is_staged else {}
     kinds = {tier.kind for tier in machine.tiers.values()}
     slower = [role for role, kind in (("dram", "dram"), ("cxl", "cxl"), ("pmem", "pmem"), ("nvme", "nvme")) if kind in kinds]
     now = {entry.tensor_class: entry.shares for entry in placement.entries}
     for role in slower:
         if now.get(TensorClass.OPTIMIZER_STATES) != {role: 1.0}:
-            yield Change(settings={"placement.optimizer_states": role})
+            yield Change(settings={"placement.optimizer_states": role} | (staged if role == "nvme" else {}))
     for role in slower:
         if now.get(TensorClass.WEIGHTS) != {role: 1.0}:
-            yield Change(settings={"placement.optimizer_states": role, "placement.weights": role})
+            yield Change(settings={"placement.optimizer_states": role, "placement.weights": role} | staged)
 
 
 def _size_families(training: Training) -> Iterator[Iterator[Change]]:

@@ -8,7 +8,10 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Gt, Le
 
 from sim.topology.parts import STRICT, Count, Part
-from sim.units import Bytes, Doc, Fraction, TransfersPerSecond, Watts
+from sim.units import GIB, Bytes, Doc, Fraction, TransfersPerSecond, Watts
+
+#: of an idle Linux server with its services; assumed
+RESERVED_BYTES = 3.0 * GIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,9 @@ class Heading:
     source: Annotated[str, Doc("where the arrangement is documented")] = ""
     nodes: Annotated[Count, Doc("identical nodes, joined by their network adapters")] = 1
     assumptions: Annotated[tuple[str, ...], Doc("what was assumed about the machine")] = ()
+    reserved: Annotated[
+        Bytes, Ge(0), Doc("host memory that system, services and other jobs hold on each host; default assumed")
+    ] = RESERVED_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ class Machine:
     tiers: Mapping[str, Tier]
     channels: Mapping[str, Channel]
     num_nodes: int = 1
+    reserved_bytes: float = 0.0  # of each host: held by system, services and other jobs
     title: str = ""
     edges: tuple[Edge, ...] = ()
     media: Mapping[str, Media] = field(default_factory=dict)  # by tier name

@@ -6,6 +6,7 @@ import pytest
 
 from sim.records import TensorClass
 from sim.workload.footprint import footprint, layer_activations, logits_bytes, pinned_bytes
+from sim.workload.footprint.counts import sub_groups
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import builtin, parameters
 from sim.workload.training import Adapter, Checkpointing, Optimizer, Parallelism, Training
@@ -132,3 +133,31 @@ def test_cpu_adam_takes_24_bytes_per_parameter_exact_and_more_when_pinned_buffer
     assert 18.0 < states / parameters(shape).total < 28.0
     assert sizes["optimizer_states"] == pytest.approx(8 * parameters(shape).total)
     assert found.at("dram", "init").get("optimizer_states", 0.0) == 0.0
+
+
+def test_sub_groups_take_whole_tensors_until_they_reach_the_limit() -> None:
+    """4 tensors of 100 per layer and 3 of 200 (q k v o gate up down), 1000 of the embedding first, limit 300."""
+    shape = ModelShape(layers=2, hidden=10, heads=1, ffn=20, vocabulary=100, tied_embeddings=True)
+    groups = sub_groups(Training(model=shape), 0, 300.0)
+    assert groups == (1000.0, 300.0, 300.0, 400.0, 300.0, 300.0, 400.0)
+    assert sum(groups) == 1000 + 2 * (4 * 100 + 3 * 200)
+
+
+def test_zero_2_page_locks_its_whole_partition_and_zero_3_its_sub_groups() -> None:
+    """stage_1_and_2.py pins the fp32 weights, their gradients and a 16-bit copy of the partition; 3 GiB become 4."""
+    shape = ModelShape(layers=2, hidden=8192, heads=64, ffn=24576, vocabulary=1024)
+    count = parameters(shape).total
+    training = Training(
+        model=shape, framework="deepspeed-zero", optimizer=Optimizer(offload=True), parallelism=Parallelism(zero_stage=2)
+    )
+    sizes = {term.name: term.size_bytes for term in footprint(training).terms if term.tier == "dram"}
+    assert 4 * GIB < 4 * count < 8 * GIB
+    assert sizes["master weights"] == sizes["gradients of the update"] == 8 * GIB
+    assert sizes["16-bit copy of the partition"] == 4 * GIB
+    assert "flat gradient buffer" not in sizes
+
+
+def test_reserved_memory_counts_once_per_host_and_process_memory_once_per_rank() -> None:
+    training = Training(model=builtin("gpt2"), parallelism=Parallelism(data=4))
+    bare, taken = (footprint(training, reserved_bytes=size).peak("dram").size_bytes for size in (0.0, 5 * GIB))
+    assert taken - bare == pytest.approx(5 * GIB)

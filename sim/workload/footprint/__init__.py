@@ -63,21 +63,23 @@ def footprint(
     homes: Mapping[TensorClass, Mapping[str, float]] | None = None,
     *,
     ranks_per_host: int | None = None,
+    reserved_bytes: float = 0.0,
 ) -> Footprint:
     """Bytes per tier, tensor class and moment.
 
     `homes` gives the share of each tensor class per tier role or name (default: all on the GPU); `ranks_per_host` is
-    how many ranks share one host (default: all, at most 8). GPU terms are those of the pipeline stage that needs most.
+    how many ranks share one host (default: all, at most 8); `reserved_bytes` of it are in use
+    before they start. GPU terms are those of the pipeline stage that needs most.
     """
     if isinstance(workload, Inference):
         from sim.workload.footprint.inference import inference_footprint
 
-        return inference_footprint(workload, homes or {}, ranks_per_host=ranks_per_host)
+        return inference_footprint(workload, homes or {}, ranks_per_host=ranks_per_host, reserved_bytes=reserved_bytes)
     placed = effective_homes(workload, homes or {})
     world = world_size(workload)
     per_host = min(ranks_per_host or min(world, 8), world)
     last = workload.parallelism.pipeline - 1
-    candidates = [_of_stage(workload, placed, stage, per_host) for stage in sorted({0, last})]
+    candidates = [_of_stage(workload, placed, stage, per_host, reserved_bytes) for stage in sorted({0, last})]
     return max(candidates, key=lambda found: found.peak("gpu").size_bytes)
 
 
@@ -87,11 +89,13 @@ def world_size(training: Training) -> int:
     return parallelism.data * parallelism.tensor * parallelism.pipeline * parallelism.context
 
 
-def _of_stage(training: Training, homes: Mapping[TensorClass, Shares], stage: int, ranks_per_host: int) -> Footprint:
+def _of_stage(
+    training: Training, homes: Mapping[TensorClass, Shares], stage: int, ranks_per_host: int, reserved_bytes: float
+) -> Footprint:
     how = behaviour(training)
     is_varied = training.parallelism.zero_stage == 3
     return Footprint(
-        terms=tuple(term for term in stage_terms(training, homes, stage) if term.size_bytes > 0),
+        terms=tuple(term for term in stage_terms(training, homes, stage, reserved_bytes) if term.size_bytes > 0),
         ranks_per_host=ranks_per_host,
         stage=stage,
         context_bytes=CONTEXT_BYTES + (COMMUNICATOR_BYTES if world_size(training) > 1 else 0.0),

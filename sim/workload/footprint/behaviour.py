@@ -45,7 +45,7 @@ class Behaviour:
     logit_bytes: float = 14.0  # per logit at the loss (full, eager)
     # host
     host_rank_bytes: float = 3.5 * GIB  # interpreter, CUDA runtime, libraries: resident per rank
-    host_base_bytes: float = 3.0 * GIB  # operating system and services: once per host; assumed
+    has_flat_partitions: bool = False  # ZeRO-1/2: master weights, gradients and 16-bit copy page-locked, one flat buffer each
     host_master_extra_bytes: float = 0.0  # per parameter that the CPU updates: a second fp32 copy
     host_gradient_bytes: float = 2.0  # per parameter: flat buffer that receives offloaded gradients; 0 = none
     keeps_pinned_parameters: bool = False  # blocks of offloaded parameters stay in the pinned allocator's cache
@@ -73,9 +73,9 @@ _DEEPSPEED = Behaviour(
     max_live_elements=1e9,
     persistence_elements=1e5,
     update_copy_bytes=4.0,
-    host_base_bytes=12.0 * GIB,  # its logs count the whole machine; fit on Deep Optimizer States
     host_gradient_bytes=4.0,  # stage3.py: zeros in gradient_accumulation_dtype, fp32 with bf16
     keeps_pinned_parameters=True,
+    has_flat_partitions=True,
     fragmentation=0.12,  # gathers and releases of many sizes; reserved over allocated was 1.0-1.4 in reports
     load="all",
 )

@@ -139,7 +139,7 @@ def _largest(shape: ModelShape) -> float:
 
 
 def matrices(training: Training, stage: int) -> list[tuple[float, int]]:
-    """(elements, how many) of the weight matrices of one rank of a stage, before ZeRO shards them."""
+    """(elements, how many) of the weight matrices of one rank of a stage, before ZeRO shards them; embeddings come last."""
     shape, tensor = training.model, training.parallelism.tensor
     h, layers = shape.hidden, stage_layers(training, stage)
     num_moe = sum(is_moe_layer(shape, layer) for layer in layers)
@@ -151,8 +151,29 @@ def matrices(training: Training, stage: int) -> list[tuple[float, int]]:
         found.append((h * shape.expert_ffn, per_block * num_moe * shape.experts // training.parallelism.expert))
         found.append((h * shape.shared_expert_ffn / tensor, per_block * num_moe))
     ends = (stage == 0) + (stage == training.parallelism.pipeline - 1 and not shape.tied_embeddings)
-    found.append((shape.vocabulary * h / tensor, ends))
-    return [(float(size), count) for size, count in found if size and count]
+    kept = [(float(size), count) for size, count in found if size and count]
+    return [*kept, (shape.vocabulary * h / tensor, ends)]
+
+
+@lru_cache(maxsize=512)
+def sub_groups(training: Training, stage: int, limit: float) -> tuple[float, ...]:
+    """Elements of the sub-groups into which ZeRO-3 packs one rank's partitions, in the order of the model.
+
+    A group takes whole tensors and closes once it reaches `limit` elements (DeepSpeed stage3.py, _create_fp16_sub_groups).
+    """
+    layers = max(1, len(stage_layers(training, stage)))
+    shards, found, size = num_shards(training), [], 0.0
+    *blocks, ends = matrices(training, stage)
+    each = [(elements / shards, count // layers) for elements, count in blocks]
+    order = [ends[0] / shards] if stage == 0 else []
+    order += [elements for _ in range(layers) for elements, count in each for _ in range(count)]
+    order += [ends[0] / shards] * (ends[1] - (stage == 0))
+    for elements in order:
+        size += elements
+        if size >= limit:
+            found.append(size)
+            size = 0.0
+    return (*found, size) if size else tuple(found)
 
 
 def adapter_targets(training: Training) -> frozenset[str]:
@@ -204,5 +225,5 @@ def head_widths(shape: ModelShape) -> tuple[int, int, int, int]:
 
 __all__ = [
     "RankParameters", "adapter_targets", "chunk_layers", "head_dim", "head_widths", "is_moe_layer", "num_shards",
-    "quantised_bytes", "rank_parameters", "stage_layers",
+    "quantised_bytes", "rank_parameters", "stage_layers", "sub_groups",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sim.records import TensorClass
 from sim.workload.footprint.behaviour import Behaviour
-from sim.workload.footprint.counts import RankParameters, matrices
+from sim.workload.footprint.counts import RankParameters, matrices, sub_groups
 from sim.workload.footprint.homes import Homes, Shares
 from sim.workload.footprint.ledger import FROM_FIRST_STEP, FROM_INIT, MOMENTS, STEP_MOMENTS, Term
 from sim.workload.footprint.residency import stage_activations
@@ -18,6 +18,8 @@ from sim.workload.training import Training
 _DTYPE_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516, "mxfp4": 0.53}
 #: largest file of a sharded checkpoint, bytes (transformers: max_shard_size 5 GB, older hub checkpoints 10 GB)
 SHARD_FILE_BYTES = 10e9
+#: default elements of a ZeRO-3 sub-group (DeepSpeed config-json, sub_group_size)
+SUB_GROUP_ELEMENTS = 1e9
 
 
 def pinned_bytes(size: float, *, is_pinned: bool, is_rounded: bool) -> float:
@@ -34,19 +36,28 @@ class HostTerms:
     """Host terms of one rank of a stage; sizes per rank unless marked per host."""
 
     def __init__(
-        self, training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes, stage: int
+        self,
+        training: Training,
+        rank: RankParameters,
+        how: Behaviour,
+        sizes: StateBytes,
+        homes: Homes,
+        stage: int,
+        reserved_bytes: float = 0.0,
     ) -> None:
         self.training, self.rank, self.how, self.sizes, self.homes, self.stage = training, rank, how, sizes, homes, stage
         self.is_pinned = training.offload.pin_memory is not False
         rounds = training.offload.round_pinned
         self.is_rounded = how.rounds_pinned if rounds is None else rounds
-        self.sub_group = min(training.offload.sub_group_elements or 1e9, max(sizes.updated, 1.0))
+        self.reserved_bytes = reserved_bytes
+        self.is_flat = how.has_flat_partitions and training.parallelism.zero_stage in (1, 2)
+        self.groups = self._groups()
 
     def __iter__(self) -> Iterator[Term]:
         how = self.how
         yield self._term("process and libraries", TensorClass.BUFFERS, "dram", how.host_rank_bytes, MOMENTS)
         yield Term(
-            name="operating system", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=how.host_base_bytes,
+            name="system and services", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=self.reserved_bytes,
             moments=MOMENTS, per="host",
         )  # fmt: skip
         yield from self._load()
@@ -55,6 +66,19 @@ class HostTerms:
         yield from self._gradients()
         yield from self._activations()
         yield from self._checkpoints()
+
+    def _groups(self) -> tuple[float, ...]:
+        """Elements of each tensor that the rank updates at once: its sub-groups, or its whole partition."""
+        training, updated = self.training, self.sizes.updated
+        limit = training.offload.sub_group_elements or SUB_GROUP_ELEMENTS
+        if updated <= 0 or self.is_flat:
+            return (updated,)
+        if training.adapter.type != "none" or training.trainable_layers is not None:
+            pieces = max(1, math.ceil(updated / limit))
+            return (updated / pieces,) * pieces
+        groups = sub_groups(training, self.stage, limit)
+        scale = updated / sum(groups)  # 1-D parameters; experts that fewer ranks share
+        return tuple(size * scale for size in groups)
 
     def _load(self) -> Iterator[Term]:
         """Copies of the whole model that ranks build in host memory before the weights are where they belong."""
@@ -90,18 +114,27 @@ class HostTerms:
     def _optimizer(self) -> Iterator[Term]:
         """Master weights from init, moments from the first update; sub-groups are separate, unpinned tensors."""
         sizes = self.sizes
-        # states that the GPU updates are page-locked, tensor by tensor, so that copies can run beside the CPU
+        # states that the GPU updates are page-locked, in sub-groups of equal size, so that copies can run beside the CPU
         optimizer = self.training.optimizer
-        factor = self._rounding(4.0) if optimizer.gpu_fraction or optimizer.swap_through_gpu else 1.0
-        master, states = factor * sizes.master * sizes.updated, factor * sizes.states * sizes.updated
+        is_mixed = optimizer.gpu_fraction or optimizer.swap_through_gpu
+        even = min(self.training.offload.sub_group_elements or SUB_GROUP_ELEMENTS, max(sizes.updated, 1.0))
+        factor = self._pinned(4.0 * even) / (4.0 * even) if is_mixed else 1.0
+        states = factor * sizes.states * sizes.updated
+        master = factor * sizes.master * sizes.updated
+        if self.is_flat:
+            master = self._pinned(master)
         yield from self._placed("master weights", TensorClass.MASTER_WEIGHTS, master, FROM_INIT)
         yield from self._placed("optimizer states", TensorClass.OPTIMIZER_STATES, states, FROM_FIRST_STEP)
+        if self.is_flat:
+            copy = self._pinned(2.0 * sizes.updated * self._share(TensorClass.OPTIMIZER_STATES, "dram"))
+            yield self._term("16-bit copy of the partition", TensorClass.WEIGHTS, "dram", copy, FROM_INIT)
         extra = self.how.host_master_extra_bytes * sizes.updated * self._share(TensorClass.OPTIMIZER_STATES, "dram")
         yield self._term("second copy of master weights", TensorClass.MASTER_WEIGHTS, "dram", extra, FROM_FIRST_STEP)
         if self._share(TensorClass.OPTIMIZER_STATES, "nvme"):
             count = self.training.offload.buffer_count or 4
-            size = count * 4 * self._pinned(4.0 * self.sub_group)  # weight, two moments and gradient of a sub-group
-            formula = f"{count} buffers x 16 B x {self.sub_group:.3g} elements"
+            largest = max(self.groups)
+            size = count * self._pinned(4.0 * largest)  # the default holds weight, two moments and gradient of a sub-group
+            formula = f"{count} buffers x 4 B x {largest:.3g} elements"
             yield self._term("state swap buffers", TensorClass.BUFFERS, "dram", size, FROM_INIT, formula)
 
     def _gradients(self) -> Iterator[Term]:
@@ -112,15 +145,15 @@ class HostTerms:
             elements = self.sizes.updated * share
             if tier == "gpu" or elements <= 0:
                 continue
-            pieces = max(1, math.ceil(elements / self.sub_group))
-            size = pieces * self._pinned(each * elements / pieces) if tier != "nvme" else each * elements
-            formula = f"{pieces} x {each:g} B x {elements / pieces:.4g}"
+            pieces = len(self.groups)
+            size = share * sum(self._pinned(each * group) for group in self.groups) if tier != "nvme" else each * elements
+            formula = f"{each:g} B x {elements:.4g} in {pieces} tensors"
             yield self._term("gradients of the update", TensorClass.GRADIENTS, tier, size, FROM_INIT, formula)
         flat = self.how.host_gradient_bytes if self.training.precision != "fp16" else min(self.how.host_gradient_bytes, 2.0)
         if not flat or not self.sizes.master or self._share(TensorClass.WEIGHTS, "nvme"):
             return  # without weights on the host, gradients leave through the swap buffers of their weights
         for tier, share in shares.items():
-            if tier != "gpu" and share > 0:
+            if tier != "gpu" and share > 0 and (not self.is_flat or self.training.gradient_accumulation > 1):
                 elements = self.sizes.updated * share
                 memory = "dram" if tier == "nvme" else tier  # the update reads it from memory
                 size, formula = self._pinned(flat * elements), f"{flat:g} B x {elements:.4g}"
@@ -168,10 +201,6 @@ class HostTerms:
 
     def _share(self, kind: TensorClass, tier: str) -> float:
         return self.homes[kind].get(tier, 0.0)
-
-    def _rounding(self, element: float) -> float:
-        """Factor by which page-locking one sub-group tensor of `element` bytes grows it."""
-        return self._pinned(element * self.sub_group) / (element * self.sub_group)
 
     def _pinned(self, size: float) -> float:
         return pinned_bytes(size, is_pinned=self.is_pinned, is_rounded=self.is_rounded)

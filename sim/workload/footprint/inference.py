@@ -42,7 +42,11 @@ def weight_bytes(inference: Inference) -> float:
 
 
 def inference_footprint(
-    inference: Inference, homes: Mapping[TensorClass, Mapping[str, float]], *, ranks_per_host: int | None = None
+    inference: Inference,
+    homes: Mapping[TensorClass, Mapping[str, float]],
+    *,
+    ranks_per_host: int | None = None,
+    reserved_bytes: float = 0.0,
 ) -> Footprint:
     """Terms of one GPU of the job; a share of the weights on a slower tier streams through two layer buffers."""
     ranks = inference.tensor_parallel * inference.pipeline_parallel
@@ -74,6 +78,10 @@ def inference_footprint(
             name="process and libraries", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=HOST_BYTES, moments=MOMENTS
         )
     )
+    terms.append(
+        Term(name="system and services", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=reserved_bytes,
+             moments=MOMENTS, per="host")
+    )  # fmt: skip
     return Footprint(
         terms=tuple(term for term in terms if term.size_bytes > 0),
         ranks_per_host=min(ranks_per_host or ranks, ranks),
