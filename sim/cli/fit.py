@@ -114,9 +114,9 @@ def _tier_table(found: Fit) -> Any:
 def _phase_table(found: Fit) -> Any:
     from sim.cli.printing import plain_table
     from sim.units import format_bytes
-    from sim.workload.footprint.ledger import MOMENTS, phase_of
+    from sim.workload.footprint.ledger import phase_of
 
-    phases = list(dict.fromkeys(phase_of(moment) for moment in MOMENTS))
+    phases = list(dict.fromkeys(phase_of(moment) for moment in found.footprint.moments))
     shown = {role: found.footprint.phases(role) for role in found.footprint.tiers()}
     table = plain_table("phase", *shown, title="Allocated by phase (GPU: one rank; other tiers: one host)")
     for phase in phases:

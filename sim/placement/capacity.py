@@ -69,6 +69,7 @@ def capacity_plan(workload: Training | Inference, placement: Placement, machine:
     found = plan_footprint(workload, placement, machine)
     gpus = used_gpus(machine, found.ranks_per_host)
     needs: dict[str, TierNeed] = {}
+    usable = workload.memory_utilisation if isinstance(workload, Inference) else 1.0
     for role in found.tiers():
         peak = found.peak(role)
         if role == "gpu" and gpus:
@@ -78,7 +79,8 @@ def capacity_plan(workload: Training | Inference, placement: Placement, machine:
         else:
             parts = _spread(role, peak.size_bytes, machine, gpus, is_bound=_is_bound(workload))
         for name, size in parts.items():
-            _add(needs, name, machine, peak, size)
+            whole = machine.tiers[name].capacity_bytes
+            _add(needs, name, whole * usable if role == "gpu" else whole, peak, size)
     return needs
 
 
@@ -133,7 +135,7 @@ def _is_bound(workload: Training | Inference) -> bool:
     return isinstance(workload, Training) and bool(workload.offload.cores_bound)
 
 
-def _add(needs: dict[str, TierNeed], name: str, machine: Machine, peak: Peak, size: float) -> None:
+def _add(needs: dict[str, TierNeed], name: str, capacity: float, peak: Peak, size: float) -> None:
     """Put a role's bytes on a tier; two roles that are one tier (unified memory) add up."""
     scale = size / peak.size_bytes if peak.size_bytes else 0.0
     parts = {kind: part * scale for kind, part in peak.by_class.items()}
@@ -143,7 +145,7 @@ def _add(needs: dict[str, TierNeed], name: str, machine: Machine, peak: Peak, si
         size += before.peak_bytes
     needs[name] = TierNeed(
         tier=name,
-        capacity_bytes=machine.tiers[name].capacity_bytes,
+        capacity_bytes=capacity,
         peak_bytes=size,
         phase=before.phase if before is not None and before.peak_bytes > size / 2 else peak.phase,
         by_class=parts,

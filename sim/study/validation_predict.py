@@ -14,7 +14,7 @@ from sim.metrics.phases import phase_seconds
 from sim.scenario import Scenario
 from sim.study.bench import measure
 from sim.study.fit import assess
-from sim.workload.footprint.ledger import STEP_MOMENTS
+from sim.workload.footprint.ledger import MOMENTS, STEP_MOMENTS
 from sim.workload.training import Training
 
 Prediction = float | str
@@ -41,7 +41,7 @@ def predict(kind: str, inputs: Mapping[str, Any], metrics: Iterable[str], *, fil
 
 
 #: metrics that the memory plan answers without a replay
-_MEMORY = ("gpu_allocated", "gpu_reserved", "gpu_peak", "host_peak", "host_init_peak", "verdict")
+_MEMORY = ("gpu_allocated", "gpu_reserved", "gpu_peak", "host_peak", "host_init_peak", "host_load_peak", "verdict")
 
 
 def _of_result(result: Result, metric: str) -> float:
@@ -86,13 +86,15 @@ def _memory(scenario: Scenario, metrics: Iterable[str]) -> dict[str, Prediction]
     """Peaks of a training or inference job as its framework, nvidia-smi and free would print them, and the verdict."""
     fit = assess(scenario, with_suggestions=False)
     found = fit.footprint
-    allocated = found.allocated_peak("gpu", STEP_MOMENTS).size_bytes
+    step = STEP_MOMENTS if found.moments == MOMENTS else found.moments
+    allocated = found.allocated_peak("gpu", step).size_bytes
     values: dict[str, Prediction] = {
         "gpu_allocated": allocated,
         "gpu_reserved": allocated * (1.0 + found.fragmentation),
-        "gpu_peak": found.peak("gpu", STEP_MOMENTS).size_bytes,
-        "host_peak": found.peak("dram", STEP_MOMENTS).size_bytes,
-        "host_init_peak": found.peak("dram", ("load", "init", *STEP_MOMENTS)).size_bytes,
+        "gpu_peak": found.peak("gpu", step).size_bytes,
+        "host_peak": found.peak("dram", step).size_bytes,
+        "host_init_peak": found.peak("dram", (*found.moments[:2], *step)).size_bytes,
+        "host_load_peak": found.peak("dram", ("load",)).size_bytes,
         "verdict": fit.verdict,
     }
     return {metric: values[metric] for metric in metrics}

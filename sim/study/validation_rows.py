@@ -28,7 +28,8 @@ VERDICTS = ("fits", "tight", "does_not_fit")
 #: metrics that belong to a family of their own, whatever the family of their table
 _OWN_FAMILY = {
     "gpu_allocated": "footprint_gpu", "gpu_reserved": "footprint_gpu", "gpu_peak": "footprint_gpu",
-    "host_peak": "footprint_host", "host_init_peak": "footprint_host", "verdict": "fit_verdict",
+    "host_peak": "footprint_host", "host_init_peak": "footprint_host", "host_load_peak": "footprint_host",
+    "verdict": "fit_verdict",
 }  # fmt: skip
 
 #: columns that describe a row instead of an input

@@ -34,4 +34,4 @@ class Inference:
     ] = None
     reused_tokens: Annotated[int, Ge(0), Doc("prompt tokens whose KV is fetched from the KV tier instead of computed")] = 0
     is_managed: Annotated[bool, Doc("weights in managed (unified virtual) memory: pages migrate on fault")] = False
-    memory_utilisation: Annotated[Fraction, Gt(0), Le(1), Doc("share of GPU memory that may be used")] = 0.95
+    memory_utilisation: Annotated[Fraction, Gt(0), Le(1), Doc("share of GPU memory that the framework may use")] = 1.0

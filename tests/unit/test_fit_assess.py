@@ -172,3 +172,17 @@ def test_command_prints_json_and_exits_1_on_a_misfit(tmp_path: Any, capsys: pyte
     assert set(body["tiers"]["gpu0.gddr"]) >= {"capacity_bytes", "peak_bytes", "peak_phase", "by_class"}
     assert run(["fit", "a12-reference-box", "--terms"]) == 0
     assert "optimizer states" in capsys.readouterr().out
+
+
+def test_an_inference_job_has_its_own_phases_and_may_use_a_share_of_the_gpu() -> None:
+    serving = {"model": "llama-2-7b", "weights": "fp16", "prompt_length": 2048, "output_length": 64}
+    found = assess(scenario_of({"topology": "desktop-rtx-3090", "workload": {"inference": serving}}, "serve").resolve())
+    assert set(found.footprint.phases("gpu")) == {"load", "prefill", "decode"}
+    assert found.tiers["gpu0.gddr"].phase == "prefill"
+    part = assess(
+        scenario_of(
+            {"topology": "desktop-rtx-3090", "workload": {"inference": serving | {"memory_utilisation": 0.5}}}, "serve"
+        ).resolve()
+    )
+    assert part.tiers["gpu0.gddr"].capacity_bytes == 12 * GIB
+    assert part.verdict == "does_not_fit"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sim.records import TensorClass
 from sim.workload.footprint.counts import is_moe_layer
-from sim.workload.footprint.ledger import FROM_INIT, MOMENTS, Footprint, Term
+from sim.workload.footprint.ledger import INFERENCE_MOMENTS, Footprint, Term
 from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import head_dim, kv_heads, parameters, query_width
@@ -18,6 +18,7 @@ WEIGHT_BYTES = {
 }  # fmt: skip
 KV_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 CONTEXT_BYTES = 0.5e9
+PASSES = INFERENCE_MOMENTS[1:]
 HOST_BYTES = 3.0 * 2.0**30  # interpreter, runtime and libraries of one process
 
 
@@ -58,12 +59,12 @@ def inference_footprint(
         weights["dram"] = weights.get("dram", 0.0) + 1.0 - on_gpu
     cache = homes.get(TensorClass.KV_CACHE, {"gpu": on_gpu} | ({"dram": 1.0 - on_gpu} if on_gpu < 1 else {}))
     terms = [
-        Term(name="weights", tensor_class=TensorClass.WEIGHTS, tier=tier, moments=("load", *FROM_INIT),
+        Term(name="weights", tensor_class=TensorClass.WEIGHTS, tier=tier, moments=INFERENCE_MOMENTS,
              size_bytes=weight_bytes(inference) * share / ranks)
         for tier, share in weights.items()
     ]  # fmt: skip
     terms += [
-        Term(name="KV cache", tensor_class=TensorClass.KV_CACHE, tier=tier, moments=FROM_INIT,
+        Term(name="KV cache", tensor_class=TensorClass.KV_CACHE, tier=tier, moments=PASSES,
              size_bytes=kv_cache_bytes(inference) * share / ranks)
         for tier, share in cache.items()
     ]  # fmt: skip
@@ -71,26 +72,33 @@ def inference_footprint(
     if streamed > 1e-9:
         layer = max(_layer_bytes(inference, layer) for layer in (0, shape.layers - 1)) / inference.tensor_parallel
         terms.append(_gpu("buffers of streamed layers", TensorClass.BUFFERS, 2 * layer))
-    terms.append(_gpu("activations of the prefill", TensorClass.ACTIVATIONS, _prefill_bytes(inference)))
+    for moment, rows in (("prefill", inference.prompt_length * inference.batch_size), ("decode", inference.batch_size)):
+        size = _pass_bytes(inference, rows)
+        terms.append(_gpu(f"activations of the {moment}", TensorClass.ACTIVATIONS, size, (moment,)))
     terms.append(_gpu("logits", TensorClass.LOGITS, 6.0 * inference.batch_size * shape.vocabulary / inference.tensor_parallel))
     terms.append(
         Term(
-            name="process and libraries", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=HOST_BYTES, moments=MOMENTS
+            name="process and libraries",
+            tensor_class=TensorClass.BUFFERS,
+            tier="dram",
+            size_bytes=HOST_BYTES,
+            moments=INFERENCE_MOMENTS,
         )
     )
     terms.append(
         Term(name="system and services", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=reserved_bytes,
-             moments=MOMENTS, per="host")
+             moments=INFERENCE_MOMENTS, per="host")
     )  # fmt: skip
     return Footprint(
         terms=tuple(term for term in terms if term.size_bytes > 0),
         ranks_per_host=min(ranks_per_host or ranks, ranks),
         context_bytes=CONTEXT_BYTES,
+        moments=INFERENCE_MOMENTS,
     )
 
 
-def _gpu(name: str, kind: TensorClass, size: float) -> Term:
-    return Term(name=name, tensor_class=kind, tier="gpu", size_bytes=size, moments=("forward", "loss"))
+def _gpu(name: str, kind: TensorClass, size: float, moments: tuple[str, ...] = PASSES) -> Term:
+    return Term(name=name, tensor_class=kind, tier="gpu", size_bytes=size, moments=moments)
 
 
 def _layer_bytes(inference: Inference, layer: int) -> float:
@@ -99,9 +107,8 @@ def _layer_bytes(inference: Inference, layer: int) -> float:
     return size * WEIGHT_BYTES[inference.weights]
 
 
-def _prefill_bytes(inference: Inference) -> float:
-    """Working set of one layer over a prompt, at most 8192 tokens at a time (chunked prefill), 16-bit elements."""
+def _pass_bytes(inference: Inference, num_tokens: int) -> float:
+    """Working set of one layer over those tokens, at most 8192 at a time (chunked prefill), 16-bit elements."""
     shape = inference.model
     width = 4 * shape.hidden + 2 * query_width(shape) + 3 * max(shape.ffn, shape.expert_ffn * shape.experts_per_token)
-    rows = min(inference.prompt_length * inference.batch_size, 8192)
-    return 2.0 * rows * width / inference.tensor_parallel
+    return 2.0 * min(num_tokens, 8192) * width / inference.tensor_parallel

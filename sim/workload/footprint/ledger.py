@@ -11,6 +11,8 @@ from sim.records import TensorClass
 #: `backward_end` (the first layer's backward, all gradients produced), which is the end of `backward`
 MOMENTS = ("load", "init", "first_step", "forward", "loss", "backward", "backward_end", "update", "save", "resume")
 STEP_MOMENTS = ("first_step", "forward", "loss", "backward", "backward_end", "update")
+#: moments of an inference job
+INFERENCE_MOMENTS = ("load", "prefill", "decode")
 #: from the construction of the optimizer on
 FROM_INIT = MOMENTS[1:]
 #: once the first update has happened
@@ -67,6 +69,7 @@ class Footprint:
     stage: int = 0  # pipeline stage of the GPU terms
     context_bytes: float = 0.0
     fragmentation: float = 0.0
+    moments: tuple[str, ...] = MOMENTS
     notes: tuple[str, ...] = field(default=())
 
     def tiers(self) -> tuple[str, ...]:
@@ -78,10 +81,10 @@ class Footprint:
         """Allocated bytes by tensor class in a tier at a moment, per rank (gpu) or per host (any other tier)."""
         return by_class(self._parts(tier, moment), lambda term: self._multiplicity(term))
 
-    def allocated_peak(self, tier: str = "gpu", moments: Sequence[str] = MOMENTS) -> Peak:
-        """Largest allocated bytes of a tier over the moments: what a framework reports as its maximum."""
-        best = Peak(size_bytes=0.0, moment="init", by_class={})
-        for moment in moments:
+    def allocated_peak(self, tier: str = "gpu", moments: Sequence[str] = ()) -> Peak:
+        """Largest allocated bytes of a tier over the moments (default all): what a framework reports as its maximum."""
+        best = Peak(size_bytes=0.0, moment=self.moments[0], by_class={})
+        for moment in moments or self.moments:
             parts = list(self._parts(tier, moment))
             sizes = by_class(parts, lambda term: self._multiplicity(term))
             total = sum(sizes.values())
@@ -90,7 +93,7 @@ class Footprint:
                 best = Peak(size_bytes=total, moment=moment, by_class=sizes, largest=tuple(largest))
         return best
 
-    def peak(self, tier: str = "gpu", moments: Sequence[str] = MOMENTS) -> Peak:
+    def peak(self, tier: str = "gpu", moments: Sequence[str] = ()) -> Peak:
         """Largest bytes that the tier must hold: on a GPU, allocated + fragmentation + context."""
         best = self.allocated_peak(tier, moments)
         if tier != "gpu":
@@ -103,7 +106,7 @@ class Footprint:
     def phases(self, tier: str) -> dict[str, float]:
         """Allocated bytes of a tier by phase (the larger moment where a phase has two)."""
         found: dict[str, float] = {}
-        for moment in MOMENTS:
+        for moment in self.moments:
             size = sum(self.at(tier, moment).values())
             if size > 0:
                 found[phase_of(moment)] = max(size, found.get(phase_of(moment), 0.0))
