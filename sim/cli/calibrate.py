@@ -43,7 +43,7 @@ def command(
         typer.echo(f"host {kernel:<8} {format_bandwidth(rate)} on {host.cores} cores")
     typer.echo(f"host latency  {format_seconds(host.latency_s)}")
     for count, seconds in host.adam_s.items():
-        typer.echo(f"CPU Adam      {format_seconds(seconds)} for {count:,} elements ({host.implementation})")
+        typer.echo(f"CPU Adam      {format_seconds(seconds)} for {count:,} elements")
     if gpu is not None:
         for way in ("h2d", "d2h"):
             start, rate = gpu.copy_law(way)

@@ -79,8 +79,8 @@ def _gpu_parts(gpu: GpuMeasurement) -> dict[str, Any]:
         },
         "device-link": {
             "kind": "link", "title": f"host link of {gpu.name}, as achieved", "source": "own", "type": "pcie",
-            "lane_bandwidth": _rate(max(rate, back)), "lanes": 1, "efficiency": round(back / max(rate, back), 4),
-            "write_efficiency": round(rate / max(rate, back), 4),
+            "lane_bandwidth": _rate(max(rate, back)), "lanes": 1, "efficiency": round(rate / max(rate, back), 4),
+            "upward_efficiency": round(back / max(rate, back), 4),
         },
         "device": {
             "kind": "gpu", "title": gpu.name, "source": "own", "vendor": gpu.vendor, "family": "measured",
@@ -112,10 +112,11 @@ def measured_of(name: str, host: HostMeasurement, gpu: GpuMeasurement | None = N
                 ["copy", 0.5, None, stream["copy"] / 1e9], ["one-core", 0, 1, host.core_read_bytes_per_s / 1e9]]),
         _table("latency", "loaded_latency", {"benchmark": "memory_latency", **on}, ["id", "= latency [ns]"],
                [["idle", host.latency_s * 1e9]]),
-        _table("adam", "cpu_adam", {"benchmark": "cpu_adam", "topology": topology, "device": "cpu0"},
-               ["id", "sweep", "elements", "= time [ms]"],
-               [[f"n{count}", "size", count, seconds * 1e3] for count, seconds in sorted(host.adam_s.items(), reverse=True)]),
     ]  # fmt: skip
+    if host.adam_s:
+        sizes = [[f"n{count}", "size", count, seconds * 1e3] for count, seconds in sorted(host.adam_s.items(), reverse=True)]
+        adam = {"benchmark": "cpu_adam", "topology": topology, "device": "cpu0"}
+        tables.append(_table("adam", "cpu_adam", adam, ["id", "sweep", "elements", "= time [ms]"], sizes))
     if gpu is not None:
         tables += _gpu_tables(topology, gpu)
     document = f"own measurement on {host.name}, {host.date}, {'; '.join(host.notes)}"

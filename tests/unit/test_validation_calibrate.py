@@ -14,7 +14,7 @@ from sim.study.validation_rows import read_rows
 HOST = HostMeasurement(
     name="box", cores=16, memory_bytes=64 * 2**30, last_level_cache_bytes=32 * 2**20,
     stream_bytes_per_s={"read": 100e9, "copy": 80e9, "triad": 90e9}, core_read_bytes_per_s=20e9, latency_s=100e-9,
-    copies_bytes_per_s={2**20: 10e9}, adam_s={10**7: 3e-3}, implementation="numba", date="2026-01-01",
+    copies_bytes_per_s={2**20: 10e9}, adam_s={10**7: 3e-3}, date="2026-01-01",
 )  # fmt: skip
 GPU = GpuMeasurement(
     name="Accelerator", memory_bytes=24 * 2**30, vendor="nvidia", multiprocessors=100,
@@ -53,6 +53,7 @@ def test_this_host_is_measured():
     found = measure_host(array_bytes=2**22, repeats=1)
     assert all(1e8 < rate < 1e13 for rate in found.stream_bytes_per_s.values())
     assert 1e-10 < found.latency_s < 1e-5
+    assert bool(found.adam_s) == (find_spec("torch") is not None)
     assert all(seconds > 0 for seconds in found.adam_s.values())
 
 
