@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from sim.study.survey import SurveyRow
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Look into trace files.")
 
@@ -36,6 +39,57 @@ def stat(
         return
     for line in lines_of(found):
         typer.echo(line)
+
+
+@app.command()
+def survey(
+    files: Annotated[list[Path], typer.Argument(help="recordings; a tar = the ranks of one job", show_default=False)],
+    on: Annotated[str, typer.Option("--on", help="machine for the replay; default: a built-in one with the same GPU")] = "",
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Tabulate recordings: read or refused, operations, bytes, and how well a replay gives the recorded time back.
+
+    Example: tiersim trace survey recordings/*.json.gz
+    """
+    from sim.study.survey import medians
+    from sim.study.survey import survey as survey_of
+
+    rows = []
+    if not is_json:
+        typer.echo(_SURVEY_HEAD)
+    for row in survey_of(files, on=on):
+        rows.append(row)
+        if not is_json:
+            typer.echo(_survey_line(row))
+    if is_json:
+        import msgspec
+
+        typer.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+        return
+    for name, (error, count) in medians(rows).items():
+        typer.echo(f"median {name.replace('_', ' '):<17} {error:.1%} over {count} recordings")
+
+
+_SURVEY_HEAD = (
+    f"{'recording':<44} {'ranks':>5} {'operations':>10} {'to GPU':>9} {'to host':>9} {'collective':>10} "
+    f"{'steps':>5} {'recorded':>9} {'error':>6} {'step':>6} {'rank':>6}  replayed on"
+)
+
+
+def _survey_line(row: SurveyRow) -> str:
+    from sim.units import format_bytes, format_seconds
+
+    name = Path(row.file).name
+    name = name if len(name) <= 44 else name[:43] + "…"
+    if row.verdict != "read":
+        return f"{name:<44} refused: {row.message.removeprefix(row.file).lstrip(': ')}"
+    sizes = (format_bytes(size) if size else "-" for size in (row.to_gpu_bytes, row.to_host_bytes, row.collective_bytes))
+    to_gpu, to_host, collective = sizes
+    errors = [f"{error:.1%}" if error is not None else "-" for error in (row.error, row.other_step_error, row.other_rank_error)]
+    time = format_seconds(row.recorded_s) if row.recorded_s else "-"
+    counts = f"{name:<44} {row.num_ranks:>5} {row.num_operations:>10,} {to_gpu:>9} {to_host:>9} {collective:>10}"
+    own, step, rank = errors
+    return f"{counts} {row.num_steps:>5} {time:>9} {own:>6} {step:>6} {rank:>6}  {row.machine or row.message or '-'}"
 
 
 def lines_of(found: object) -> list[str]:

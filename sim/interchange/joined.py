@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from sim.interchange.groups import instance, rank_of
 from sim.records import Kind, StepOperation
 
 
-def join_collectives(operations: Sequence[StepOperation], counts: Counter[str]) -> list[StepOperation]:
-    """The operations with cross-rank dependencies added.
+def join_collectives(
+    operations: Sequence[StepOperation], group_sizes: Mapping[str, int], counts: Counter[str]
+) -> list[StepOperation]:
+    """The operations with cross-rank dependencies added; only ranks of one communicator wait for each other.
 
     The k-th collective of a group on one rank is the k-th on every other; each member waits for what the others wait for
     and for their collective before it. Groups whose ranks disagree in number or kind are left apart and counted.
     """
-    by_rank: dict[tuple[str, str], dict[str, list[StepOperation]]] = defaultdict(lambda: defaultdict(list))
+    by_rank: dict[tuple[str, int, str], dict[int, list[StepOperation]]] = defaultdict(lambda: defaultdict(list))
     previous: dict[str, str] = {}
     last: dict[str, str] = {}
     for op in sorted(operations, key=lambda op: op.sequence):
@@ -24,7 +27,8 @@ def join_collectives(operations: Sequence[StepOperation], counts: Counter[str]) 
             previous[op.id] = last[op.stream]
         last[op.stream] = op.id
         if op.kind is Kind.COLLECTIVE and op.collective != "point_to_point":
-            by_rank[str(op.group), op.stream.split(".", 1)[1]][op.stream.split(".", 1)[0]].append(op)
+            rank, group = rank_of(op), str(op.group)
+            by_rank[group, instance(group_sizes, group, rank), op.stream.split(".", 1)[1]][rank].append(op)
     extra: dict[str, list[str]] = {}
     for ranks in by_rank.values():
         if len(ranks) < 2:

@@ -23,12 +23,38 @@ _WRONG: tuple[tuple[str, str, str], ...] = (
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Options of an import; see `load_trace`."""
+    """Options of an import; see `load_trace` and `open_trace`."""
 
     step: int | None = None
     rules: tuple[Rule, ...] = ()
     num_ranks: int = 0
     element_bytes: float = 1.0
+
+
+class Recorded(msgspec.Struct):
+    """A trace that is read and not yet cut: `readings` of each rank (PyTorch profiler), or the only `whole` step."""
+
+    readings: list[kineto.Reading] = []
+    whole: Step | None = None
+    source_part: str = ""
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that every rank recorded."""
+        return min(len(kineto.steps_of(reading)) for reading in self.readings) if self.readings else 1
+
+    def of_rank(self, position: int) -> Step:
+        """The step of median duration of one rank alone, which stands for the whole job."""
+        return kineto.step_from([self.readings[position]])
+
+    def start_delays_s(self) -> list[float]:
+        """How much later than the first rank each rank started the step of median duration."""
+        return kineto.start_delays_s(self.readings)
+
+    def step(self, number: int | None = None) -> Step:
+        """One step by its number from 0; default: the one of median duration. Raises InputError when there is none such."""
+        step = kineto.step_from(self.readings, number) if self.whole is None else self.whole
+        return msgspec.structs.replace(step, source_part=self.source_part) if self.source_part else step
 
 
 def load_trace(
@@ -40,28 +66,49 @@ def load_trace(
     num_ranks: int = 0,
     element_bytes: float = 1.0,
 ) -> Step:
-    """Read one trace, or the traces of several ranks of one job (also as one tar archive).
+    """Read one step of a trace, or of the traces of several ranks of one job; see `open_trace`.
 
-    `step` picks a recorded step (from 0; default: the one of median duration); `rules` name the tensor classes of copies;
-    `source_part` overrides the GPU that the recording names; `num_ranks`: ranks of the job where the file does not say;
-    `element_bytes`: bytes per element of Chakra files that count elements. Raises InputError for everything that is no trace.
+    `step` picks a recorded step (from 0; default: the one of median duration).
     """
+    asked = Asked(step, tuple(rules), num_ranks, element_bytes)
+    return _open(paths, asked, source_part).step(step)
+
+
+def open_trace(paths: str | Path | Sequence[str | Path], *, rules: Sequence[Rule] = (), source_part: str = "") -> Recorded:
+    """Read one trace, or the traces of several ranks of one job (also as one tar archive), for several steps of it.
+
+    `rules` name the tensor classes of copies; `source_part` overrides the GPU that the recording names; `num_ranks`: ranks
+    of the job where the file does not say; `element_bytes`: bytes per element of Chakra files that count elements. Raises
+    InputError for everything that is no trace.
+    """
+    return _open(paths, Asked(rules=tuple(rules)), source_part)
+
+
+def _open(paths: str | Path | Sequence[str | Path], asked: Asked, source_part: str) -> Recorded:
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     if not listed:
         raise InputError(Fault(what="no trace given", remedy="name a file"))
     found = [item for path in listed for item in source.members(path)]
     if not found:
         raise InputError(Fault(what="the archive holds no file", file=str(listed[0])))
-    asked = Asked(step, tuple(rules), num_ranks, element_bytes)
     kinds = {kind_of(content, name) for name, content in found}
+    if kinds == {"groups"}:
+        what = "holds process groups only, the side file of a Chakra trace"
+        raise InputError(Fault(what=what, remedy="give the .et files of the ranks with it", file=found[0][0]))
     if kinds == {"chakra", "groups"}:
         kinds = {"chakra"}
     if len(kinds) > 1:
         raise InputError(
             Fault(what=f"files of different kinds: {', '.join(sorted(kinds))}", remedy="give the ranks of one recording")
         )
-    loaded = _READERS[kinds.pop()](found, asked)
-    return msgspec.structs.replace(loaded, source_part=source_part) if source_part else loaded
+    (kind,) = kinds
+    if kind == "kineto":
+        readings = [kineto.read_rank(content, name, asked.rules) for name, content in found]
+        return Recorded(readings=readings, source_part=source_part)
+    if asked.step:
+        what = f"there is no step {asked.step}: such a trace holds one step"
+        raise InputError(Fault(what=what, remedy="leave out --step", file=found[0][0]))
+    return Recorded(whole=_READERS[kind](found, asked), source_part=source_part)
 
 
 def kind_of(content: bytes, file: str) -> str:
@@ -101,10 +148,6 @@ def _step(found: list[tuple[str, bytes]], asked: Asked) -> Step:
     return step_file.parse_step(found[0][1], found[0][0])
 
 
-def _kineto(found: list[tuple[str, bytes]], asked: Asked) -> Step:
-    return kineto.step_from([kineto.read_rank(content, name, asked.rules) for name, content in found], asked.step)
-
-
 def _pytorch_et(found: list[tuple[str, bytes]], asked: Asked) -> Step:
     return pytorch_et.step_from(found, num_ranks=asked.num_ranks)
 
@@ -121,4 +164,4 @@ def _chakra(found: list[tuple[str, bytes]], asked: Asked) -> Step:
     return chakra.step_from(traces, groups=groups, element_bytes=asked.element_bytes, num_ranks=asked.num_ranks)
 
 
-_READERS = {"step": _step, "kineto": _kineto, "pytorch-et": _pytorch_et, "chakra": _chakra}
+_READERS = {"step": _step, "pytorch-et": _pytorch_et, "chakra": _chakra}

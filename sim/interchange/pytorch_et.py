@@ -62,14 +62,12 @@ def looks_like(content: bytes) -> bool:
 
 
 def step_from(found: Sequence[tuple[str, bytes]], *, num_ranks: int = 0) -> Step:
-    """One rank's execution trace as a step; it stands for all `num_ranks` (default: what the file says, else one).
+    """One rank's execution trace as a step; it stands for all `num_ranks` (default: what the file says, else the files).
 
-    Raises InputError for more than one file, for other JSON, and for traces without GPU operators.
+    Of several files the first by name is read: they hold no times by which ranks could differ. Raises InputError for other
+    JSON and for traces without GPU operators.
     """
-    if len(found) > 1:
-        what = f"{len(found)} execution traces; one is read (they hold no times by which ranks could differ)"
-        raise InputError(Fault(what=what, remedy="give one rank's file", file=found[1][0]))
-    file, content = found[0]
+    file, content = min(found)
     try:
         document = msgspec.json.decode(content, type=_Document)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -79,7 +77,7 @@ def step_from(found: Sequence[tuple[str, bytes]], *, num_ranks: int = 0) -> Step
     if not any(op.kernels or op.kind is Kind.COLLECTIVE for op in operations):
         what = "has no operator on GPU tensors"
         raise InputError(Fault(what=what, remedy="record an iteration that runs on a GPU", file=file))
-    world = num_ranks or reader.world
+    world = num_ranks or max(reader.world, len(found))
     notes = [f"schema {clean_name(document.schema)}: durations are not recorded, kernels are timed by the kernel law"]
     if world > 1:
         notes.append(f"one rank's file stands for all {world} ranks")

@@ -127,7 +127,7 @@ def test_element_counts_become_bytes_and_gathers_count_the_result() -> None:
     kernel = read.operations[0].kernels[0]
     assert (kernel.kind, kernel.flops, kernel.read_bytes, kernel.write_bytes) == ("gemm", 1e9, 1000, 2000)
     assert (read.operations[1].size_bytes, read.operations[1].group) == (400, "tensor")
-    assert read.group_sizes == {"world": 4, "tensor": 2}
+    assert read.group_sizes == {"world": 4, "tensor": 2, "data": 2}
 
 
 def test_strided_groups_are_data_parallel() -> None:

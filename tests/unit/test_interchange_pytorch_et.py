@@ -66,16 +66,20 @@ def test_the_newer_schema_says_the_same() -> None:
     assert read(nodes).rank_classes[0].num_ranks == 8
 
 
-def test_what_is_no_gpu_trace_is_refused(tmp_path: Any) -> None:
+def test_what_is_no_gpu_trace_is_refused() -> None:
     with pytest.raises(InputError, match="no operator on GPU tensors"):
         read(NODES[-1:])
     with pytest.raises(InputError, match="is no execution trace"):
         step_from([("et.json", b'{"schema": "1", "nodes": [{"id": "x"}]}')])
+
+
+def test_of_several_ranks_the_first_stands_for_all(tmp_path: Any) -> None:
     content = json.dumps({"schema": "1.0.1", "nodes": NODES})
-    for name in ("a.json", "b.json"):
+    for name in ("b.json", "a.json"):
         (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match="2 execution traces; one is read"):
-        load_trace([tmp_path / "a.json", tmp_path / "b.json"])
+    both = load_trace([tmp_path / "b.json", tmp_path / "a.json"])
+    assert both.name == "a.json"
+    assert both.rank_classes[0].num_ranks == 2
 
 
 def test_kinds_are_not_mixed_and_other_files_are_named(tmp_path: Any) -> None:

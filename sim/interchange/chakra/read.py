@@ -12,9 +12,10 @@ from typing import Any
 from sim.errors import Fault, InputError
 from sim.interchange import kernel_class
 from sim.interchange.chakra.nodes import COMM_TYPES, Node, NodeType, Trace, io_info
+from sim.interchange.groups import Communicator, Groups, communicator
 from sim.interchange.joined import join_collectives
 from sim.interchange.kineto.events import clean_name
-from sim.records import CollectiveKind, Dtype, Group, Kernel, KernelKind, Kind, RankClass, Step, StepOperation
+from sim.records import CollectiveKind, Dtype, Kernel, KernelKind, Kind, RankClass, Step, StepOperation
 
 _RANK = re.compile(r"\.(\d+)\.(?:et|json)(?:\.gz)?$")
 _KINDS: dict[str, CollectiveKind] = {
@@ -46,14 +47,15 @@ def step_from(
     notes, counts = [note for trace in traces for note in trace.notes], Counter[str]()
     operations: list[StepOperation] = []
     classes = []
-    naming = _Groups(groups or {}, world)
+    members = {name: communicator(ranks) for name, ranks in (groups or {}).items()}
+    naming = Groups(members.values(), world, counts)
     for rank, trace in zip(ranks, traces, strict=True):
         name = f"rank{rank}"
-        operations += _Reader(trace, name, counts, naming, element_bytes, {f"rank{r}" for r in ranks}).operations()
+        operations += _Reader(trace, name, counts, (naming, members), element_bytes, {f"rank{r}" for r in ranks}).operations()
         alone = len(traces) == 1
         classes.append(RankClass(name=name, num_ranks=world if alone else 1, first_rank=0 if alone else rank))
     if len(traces) > 1:
-        operations = join_collectives(operations, counts)
+        operations = join_collectives(operations, naming.sizes, counts)
     elif world > 1:
         notes.append(f"rank {ranks[0]} stands for all {world} ranks (one rank's file was given)")
     elif any(op.kind is Kind.COLLECTIVE for op in operations):
@@ -61,7 +63,7 @@ def step_from(
     notes += [f"{what}: {count}" for what, count in sorted(counts.items())]
     return Step(
         name=traces[0].file.rsplit("/", 1)[-1], operations=tuple(operations), rank_classes=tuple(classes),
-        group_sizes=naming.sizes(), origin="chakra", notes=tuple(notes),
+        group_sizes=naming.sizes, origin="chakra", notes=tuple(notes),
     )  # fmt: skip
 
 
@@ -74,34 +76,17 @@ def _ranks(traces: Sequence[Trace]) -> list[int]:
     return ranks
 
 
-class _Groups:
-    """Process groups by name -> the step's group names: neighbours are "tensor", strided ranks "data"."""
-
-    def __init__(self, members: Mapping[str, Sequence[int]], world: int) -> None:
-        self.members, self.world = members, world
-        self.found: dict[Group, int] = {"world": world}
-
-    def of(self, name: object) -> tuple[Group, int]:
-        """(group of the step, its size) of a process group's name; unknown ones are the world."""
-        ranks = sorted(self.members.get(str(name), ()))
-        if not ranks or len(ranks) == self.world:
-            return "world", self.world
-        group: Group = "tensor" if len(ranks) < 2 or ranks[1] - ranks[0] == 1 else "data"
-        if self.found.setdefault(group, len(ranks)) != len(ranks):
-            group = "expert" if group == "tensor" else "replica"
-            self.found[group] = len(ranks)
-        return group, len(ranks)
-
-    def sizes(self) -> dict[str, int]:
-        """Ranks per group used."""
-        return {str(group): size for group, size in self.found.items()}
-
-
 class _Reader:
     """One rank's nodes as operations."""
 
     def __init__(
-        self, trace: Trace, rank_class: str, counts: Counter[str], groups: _Groups, element_bytes: float, classes: set[str]
+        self,
+        trace: Trace,
+        rank_class: str,
+        counts: Counter[str],
+        groups: tuple[Groups, dict[str, Communicator]],
+        element_bytes: float,
+        classes: set[str],
     ) -> None:
         self.trace, self.rank_class, self.counts, self.groups = trace, rank_class, counts, groups
         self.element_bytes, self.classes = element_bytes, classes
@@ -229,7 +214,9 @@ class _Reader:
     def _collective(self, node: Node) -> dict[str, Any]:
         number = int(kernel_number(node.attributes.get("comm_type")))
         name = COMM_TYPES[number] if 0 <= number < len(COMM_TYPES) else "all_reduce"
-        group, size = self.groups.of(node.attributes.get("pg_name"))
+        naming, members = self.groups
+        held = members.get(str(node.attributes.get("pg_name")), Communicator(naming.world))
+        group, size = naming.name(held), held.size
         amount = self._size(node.attributes.get("comm_size")) or 8.0
         kind = _KINDS[name]
         return {

@@ -12,6 +12,7 @@ from typing import Any
 
 from sim.interchange.chakra.nodes import COMM_TYPES, Node, NodeType, Trace
 from sim.placement.plan import Placement
+from sim.program.transfers import Membership
 from sim.records import Kind, RankClass, Step, StepOperation, TensorClass
 
 #: nearer to the GPU first; a tier name stands behind the role that its name ends with
@@ -42,9 +43,8 @@ def groups_of(step: Step) -> dict[str, list[list[int]]]:
 
 
 def _members(sizes: Mapping[str, int], name: str, world: int) -> list[list[int]]:
-    tensor = sizes.get("tensor", 1)
     size = min(sizes[name], world)
-    stride = {"tensor": 1, "world": 1, "pipeline": max(1, world // max(1, sizes.get("pipeline", 1)))}.get(name, tensor)
+    stride = Membership({**sizes, "world": world}, 1).stride(name)
     seen: set[int] = set()
     lists = []
     for rank in range(world):

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 from sim.errors import Fault, InputError
 from sim.interchange.gpu_names import part_of
+from sim.interchange.groups import Groups
+from sim.interchange.joined import join_collectives
+from sim.interchange.kineto import alignment
 from sim.interchange.kineto.build import Reading, build_operations, recorded_s, resolve
 from sim.interchange.kineto.events import looks_like, read_recording
 from sim.interchange.kineto.links import link
@@ -15,7 +18,7 @@ from sim.interchange.kineto.steps import Window, find_steps
 from sim.interchange.rules import Rule
 from sim.records import RankClass, Step
 
-__all__ = ["Reading", "looks_like", "read_rank", "recorded_s", "step_from", "steps_of"]
+__all__ = ["Reading", "looks_like", "read_rank", "recorded_s", "start_delays_s", "step_from", "steps_of"]
 
 
 def read_rank(content: bytes, file: str, rules: tuple[Rule, ...] = ()) -> Reading:
@@ -47,52 +50,70 @@ def steps_of(reading: Reading) -> list[Window]:
 def step_from(readings: Sequence[Reading], step: int | None = None) -> Step:
     """One step of one rank, or of several ranks of one job, as a `Step`.
 
-    `step` counts from 0 over the steps found; default: the one of median duration. One rank of a larger job stands for
-    all (noted). Raises InputError for mixed jobs, repeated ranks, and a step that does not exist.
+    `step` counts from 0 over the steps that all ranks recorded; default: the one of median duration. One rank of a larger
+    job stands for all (noted). Ranks given together are joined at their collectives and start as far apart as recorded.
+    Raises InputError for mixed jobs, repeated ranks, and a step that does not exist.
     """
     _check_ranks(readings)
-    notes: list[str] = []
     counts: Counter[str] = Counter()
+    windows = _choose(readings, step)
+    header = readings[0].recording.header
+    world = max(len(readings), *(reading.recording.header.world_size for reading in readings))
+    groups = Groups({item for reading in readings for item in reading.describer.communicators()}, world, counts)
+    delays_s = alignment.start_delays_s(readings, windows, counts)
+    notes: list[str] = []
     operations, classes, durations = [], [], []
-    for position, reading in enumerate(readings):
-        windows = steps_of(reading)
-        window = _choose(reading, windows, step)
+    for position, (reading, window, delay_s) in enumerate(zip(readings, windows, delays_s, strict=True)):
         rank = reading.recording.header.rank
         rank = position if rank is None else rank
         name = f"rank{rank}"
-        built, inferred = build_operations(reading, window, name)
+        built, inferred = build_operations(reading, window, name, groups, delay_s)
         operations += built
         counts += inferred
-        durations.append(recorded_s(reading, window))
-        num_ranks = max(1, reading.recording.header.world_size) if len(readings) == 1 else 1
-        classes.append(RankClass(name=name, num_ranks=num_ranks, first_rank=rank if len(readings) > 1 else 0))
+        durations.append(delay_s + recorded_s(reading, window))
+        alone = len(readings) == 1
+        classes.append(RankClass(name=name, num_ranks=world if alone else 1, first_rank=0 if alone else rank))
         notes += [f"{name}: {note}" for note in reading.recording.notes]
         counts += reading.waits.counts
-        notes.append(f"{name}: step {window.name!r} of {len(windows)}, found by {window.basis}")
-    header = readings[0].recording.header
-    if len(readings) == 1 and header.world_size > 1:
-        notes.append(f"rank {classes[0].first_rank} stands for all {header.world_size} ranks (one rank's trace was given)")
+        notes.append(f"{name}: step {window.name!r}, found by {window.basis}")
+    if len(readings) > 1:
+        operations = join_collectives(operations, groups.sizes, counts)
+        notes.append(f"ranks start up to {max(delays_s) * 1e3:.2f} ms apart (aligned at their common collectives)")
+    elif world > 1:
+        notes.append(f"rank {rank} stands for all {world} ranks (one rank's trace was given)")
     notes += [f"{what}: {count}" for what, count in sorted(counts.items())]
     return Step(
         name=readings[0].recording.file.rsplit("/", 1)[-1],
-        operations=tuple(operations), rank_classes=tuple(classes),
-        group_sizes={name: size for reading in readings for name, size in reading.describer.group_sizes().items()},
+        operations=tuple(operations), rank_classes=tuple(classes), group_sizes=groups.sizes,
         source_part=part_of(header.gpu_names[0], header.memory_bytes) if header.gpu_names else "",
         source_step_s=max(durations), origin="kineto", notes=tuple(notes),
     )  # fmt: skip
 
 
-def _choose(reading: Reading, windows: list[Window], step: int | None) -> Window:
-    file = reading.recording.file
-    if not windows:
-        raise InputError(Fault(what="no step with GPU work", remedy="record at least one whole step", file=file))
+def start_delays_s(readings: Sequence[Reading], step: int | None = None) -> list[float]:
+    """Seconds from the first rank's start of a step to each rank's own; `step` as in `step_from`."""
+    return alignment.start_delays_s(readings, _choose(readings, step), Counter())
+
+
+def _choose(readings: Sequence[Reading], step: int | None) -> list[Window]:
+    """The same step of every rank: by the names of the marks, and where those differ by position."""
+    of_rank = [steps_of(reading) for reading in readings]
+    for reading, windows in zip(readings, of_rank, strict=True):
+        if not windows:
+            what = "no step with GPU work"
+            raise InputError(Fault(what=what, remedy="record at least one whole step", file=reading.recording.file))
+    named = [{window.name: window for window in windows} for windows in of_rank]
+    common = [name for name in named[0] if all(name in windows for windows in named)]
+    if not common:
+        what = f"the ranks recorded different steps: {', '.join(windows[0].name for windows in of_rank)}"
+        raise InputError(Fault(what=what, remedy="give recordings of the same steps", file=readings[0].recording.file))
     if step is None:
-        durations = [recorded_s(reading, window) for window in windows]
-        return windows[durations.index(statistics.median_low(durations))]
-    if not 0 <= step < len(windows):
-        remedy = f"steps 0 to {len(windows) - 1} exist"
-        raise InputError(Fault(what=f"there is no step {step}", remedy=remedy, file=file))
-    return windows[step]
+        durations = [max(recorded_s(r, w[name]) for r, w in zip(readings, named, strict=True)) for name in common]
+        step = durations.index(statistics.median_low(durations))
+    if not 0 <= step < len(common):
+        remedy = f"steps 0 to {len(common) - 1} exist"
+        raise InputError(Fault(what=f"there is no step {step}", remedy=remedy, file=readings[0].recording.file))
+    return [windows[common[step]] for windows in named]
 
 
 def _check_ranks(readings: Sequence[Reading]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from sim.interchange.groups import Groups
 from sim.interchange.kineto.events import Recording
 from sim.interchange.kineto.handover import predecessors
 from sim.interchange.kineto.links import Call, Linked, Operator, Work
@@ -52,9 +53,14 @@ def resolve(recording: Recording, linked: Linked, rules: tuple[Rule, ...] = ()) 
     return Reading(recording, linked, waits, before, is_kept, describer, main_queues(linked.works), loads)
 
 
-def build_operations(reading: Reading, window: Window, rank_class: str) -> tuple[list[StepOperation], Counter[str]]:
-    """Operations of one step of one rank, and counts of what was inferred in it."""
-    return _Builder(reading, window, rank_class).build()
+def build_operations(
+    reading: Reading, window: Window, rank_class: str, groups: Groups, delay_s: float = 0.0
+) -> tuple[list[StepOperation], Counter[str]]:
+    """Operations of one step of one rank, and counts of what was inferred in it.
+
+    `groups` are those of the whole job; the rank starts `delay_s` after the first one.
+    """
+    return _Builder(reading, window, rank_class, groups).build(delay_s)
 
 
 def done_ns(reading: Reading, time_ns: int) -> int:
@@ -79,7 +85,8 @@ def recorded_s(reading: Reading, window: Window) -> float:
 
 
 class _Builder:
-    def __init__(self, reading: Reading, window: Window, rank_class: str) -> None:
+    def __init__(self, reading: Reading, window: Window, rank_class: str, groups: Groups) -> None:
+        self.groups = groups
         self.reading, self.linked, self.waits = reading, reading.linked, reading.waits
         self.start_ns, self.end_ns, self.rank_class = window.start_ns, window.end_ns, rank_class
         self.operations: list[StepOperation] = []
@@ -92,12 +99,17 @@ class _Builder:
         self.thread_names = _thread_names(self.calls)
         self.works = [w for w in self.linked.works if self._is_of_step(w)]
         self.work_in = {work.index for work in self.works}
+        self.first: list[str] = []  # what everything else waits for
         self.hidden_until_ns = min(done_ns(reading, self.start_ns), self.end_ns)
 
     def _is_of_step(self, work: Work) -> bool:
         return work.call in self.is_in if work.call >= 0 else self.start_ns <= work.start_ns < self.end_ns
 
-    def build(self) -> tuple[list[StepOperation], Counter[str]]:
+    def build(self, delay_s: float) -> tuple[list[StepOperation], Counter[str]]:
+        if delay_s > 0:
+            self.first = ["start"]
+            name = "starts after the first rank (as recorded)"
+            self._add("cpu", Kind.COMPUTE, "start", [], fixed_s=delay_s, category="idle", name=name)
         for call in self.calls:
             self._call(call)
         self._tail()
@@ -129,12 +141,11 @@ class _Builder:
     def _call(self, call: Call) -> None:
         """CPU time up to and in the call; a blocking call is a second operation that waits."""
         before = self.reading.predecessors[call.index]
-        from_ns, after = self.start_ns, []
+        from_ns, after = self.start_ns, list(self.first)
         if before in self.is_in:
             predecessor = self.linked.calls[before]
             from_ns = predecessor.end_ns
-            if predecessor.thread != call.thread:
-                after = [self._last_of(predecessor)]
+            after = [self._last_of(predecessor)] if predecessor.thread != call.thread else []
         stream = self.thread_names[call.thread]
         from_ns = min(from_ns, call.start_ns)
         after = self._load(stream, call, from_ns, after)
@@ -177,7 +188,7 @@ class _Builder:
 
     def _work(self, work: Work) -> None:
         stream = self.queue_names[work.queue]
-        after = [f"c{work.call}"] if work.call in self.is_in else []
+        after = [f"c{work.call}"] if work.call in self.is_in else list(self.first)
         for index in self.waits.works[work.index]:
             if index in self.work_in:
                 after.append(f"w{index}")
@@ -186,15 +197,16 @@ class _Builder:
         phase = "forward"
         if work.call >= 0:
             phase = self._phase(work.operator, self.linked.calls[work.call].thread)
-        late_ns = self.waits.late_ns[work.index]
+        late_ns = min(self.waits.late_ns[work.index], work.start_ns - self.start_ns)
         if late_ns > _UNRECORDED_NS:
-            self.counts["gaps before launched works taken as unrecorded GPU work"] += 1
+            known = "launched works" if work.call >= 0 else "works without a recorded launch"
+            self.counts[f"gaps before {known} taken as unrecorded GPU work"] += 1
             kernel = Kernel(kind="recorded", recorded_s=late_ns * 1e-9, name="unrecorded")
             self._add(
                 stream, Kind.COMPUTE, f"w{work.index}.before", after, kernels=(kernel,), phase=phase, name="unrecorded GPU work"
             )
             after = []
-        fields = self.reading.describer.describe(work, phase)
+        fields = self.reading.describer.describe(work, phase, self.groups)
         if fields["kind"] is Kind.COMPUTE:
             fields["fixed_s"] = self.gap_s
         self._add(stream, fields.pop("kind"), f"w{work.index}", after, **fields)

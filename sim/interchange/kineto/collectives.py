@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from sim.interchange.groups import Communicator, communicator, listed_ranks
 from sim.interchange.kernel_class import Shapes, shapes_from
 from sim.interchange.kineto.links import Linked, Operator, Work, number
 from sim.records import CollectiveKind
@@ -38,7 +39,7 @@ class Collective(msgspec.Struct, frozen=True):
 
     kind: CollectiveKind
     size_bytes: float
-    group_size: int
+    group: Communicator
     basis: str  # metadata | operator shapes | duration
 
 
@@ -57,7 +58,7 @@ def kind_of(text: str) -> CollectiveKind | None:
     return next((kind for word, kind in _KINDS if word in plain), None)
 
 
-def describe(work: Work, linked: Linked, world_size: int, group_sizes: dict[str, int]) -> Collective:
+def describe(work: Work, linked: Linked, world_size: int, named_groups: dict[str, list[int]]) -> Collective:
     """Kind, group and size of a communication kernel.
 
     Size, in this order: the profiler's own metadata (PyTorch 2.2 on), the input shapes of the enclosing operator, the
@@ -67,7 +68,7 @@ def describe(work: Work, linked: Linked, world_size: int, group_sizes: dict[str,
     around = [op for op in linked.enclosing(work.operator) if not op.name.startswith("ProfilerStep")][:4]
     named = [str(args.collective or ""), *(op.name for op in around if "nccl:" in op.name or "comms" in op.name), work.name]
     kind: CollectiveKind = next((found for name in named if (found := kind_of(name))), "all_reduce")
-    group = int(number(args.group_size)) or group_sizes.get(str(args.group_name), 0) or world_size
+    group = _group(work, world_size, named_groups)
     if args.in_elements is not None:
         width = _DTYPE_BYTES.get(str(args.dtype).lower(), 4.0)
         elements = max(number(args.in_elements), number(args.out_elements))
@@ -76,5 +77,13 @@ def describe(work: Work, linked: Linked, world_size: int, group_sizes: dict[str,
         shapes = shapes_of(operator)
         size = max((shapes.size_bytes(i) for i in range(len(shapes.dims))), default=0.0)
         if size:
-            return Collective(kind, size * (group if kind == "all_gather" else 1), group, "operator shapes")
+            return Collective(kind, size * (group.size if kind == "all_gather" else 1), group, "operator shapes")
     return Collective(kind, (work.end_ns - work.start_ns) * 1e-9 * ASSUMED_RATE_BYTES_PER_S, group, "duration")
+
+
+def _group(work: Work, world_size: int, named_groups: dict[str, list[int]]) -> Communicator:
+    """Of the ranks that the kernel lists, else of its process group in the header, else of its size, else the world."""
+    args = work.args
+    ranks = listed_ranks(args.group_ranks) or named_groups.get(str(args.group_name), [])
+    size = int(number(args.group_size)) or len(ranks) or world_size
+    return communicator(ranks, size) if ranks else Communicator(size)

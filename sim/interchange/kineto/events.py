@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from sim.errors import Fault, InputError
+from sim.interchange.groups import listed_ranks
 from sim.units import format_bytes
 
 #: category (lower case) of any dialect -> kind of event here; other categories carry nothing that is used
@@ -56,7 +57,7 @@ class Header(msgspec.Struct):
     backend: str = ""
     rank: int | None = None
     world_size: int = 1
-    group_sizes: dict[str, int] = {}  # process group name -> ranks in it
+    groups: dict[str, list[int]] = {}  # process group name -> its ranks
 
 
 class Recording(msgspec.Struct):
@@ -255,8 +256,8 @@ def _header(document: _Document) -> Header:
         size = info.get("world_size")
         head.world_size = size if isinstance(size, int) and size > 0 else 1
         for group in info.get("pg_config") or ():
-            if isinstance(group, dict) and isinstance(group.get("pg_size"), int):
-                head.group_sizes[str(group.get("pg_name", ""))] = group["pg_size"]
+            if isinstance(group, dict) and (ranks := listed_ranks(group.get("ranks"))):
+                head.groups[str(group.get("pg_name", ""))] = ranks
     return head
 
 

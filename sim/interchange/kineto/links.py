@@ -35,6 +35,7 @@ class WorkArgs(msgspec.Struct, gc=False):
     out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
     group_size: Any = msgspec.field(default=None, name="Group size")
     group_name: Any = msgspec.field(default=None, name="Process Group Name")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
     dtype: Any = None
 
 

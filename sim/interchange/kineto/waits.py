@@ -224,6 +224,8 @@ class _Edges:
             if work.call >= 0:
                 self._structural(work)
                 late_ns[work.index] = self._late(work, previous.get(work.queue))
+            elif work.queue in previous:
+                late_ns[work.index] = self._late_orphan(work, previous[work.queue])
             previous[work.queue] = work
         return self.found, late_ns
 
@@ -302,6 +304,20 @@ class _Edges:
         if best is not None and work.start_ns - best.end_ns <= _TIGHT_NS:
             self._add(best, work, "inferred from the times")
             return 0
+        return late_ns
+
+    def _late_orphan(self, work: Work, before: Work) -> int:
+        """The same for a work whose launch is not recorded: late against its stream and the other streams' works."""
+        late_ns = work.start_ns - before.end_ns
+        if late_ns <= _TIGHT_NS:
+            return 0
+        for queue, works in self.queues.of.items():
+            if queue == work.queue or queue[0] != work.queue[0]:
+                continue
+            at = bisect.bisect_right(works, work.start_ns + _SLACK_NS // 2, key=lambda item: item.end_ns)
+            if at and work.start_ns - works[at - 1].end_ns <= _TIGHT_NS:
+                self._add(works[at - 1], work, "inferred from the times")
+                return 0
         return late_ns
 
 

@@ -6,13 +6,14 @@ from collections import Counter
 from typing import Any
 
 from sim.interchange import kernel_class
+from sim.interchange.groups import Communicator, Groups
 from sim.interchange.kernel_class import Amount
 from sim.interchange.kineto import collectives
 from sim.interchange.kineto.events import Recording
 from sim.interchange.kineto.links import Linked, Work
 from sim.interchange.kineto.waits import is_collective
 from sim.interchange.rules import Rule, class_of
-from sim.records import Dtype, Group, Kernel, Kind
+from sim.records import Dtype, Kernel, Kind
 
 _DIRECTIONS = (("HtoD", ("dram", "gpu")), ("DtoH", ("gpu", "dram")), ("HtoH", ("dram", "dram")))
 
@@ -23,7 +24,7 @@ class WorkDescriber:
     def __init__(self, recording: Recording, linked: Linked, counts: Counter[str], rules: tuple[Rule, ...]) -> None:
         self.header, self.linked, self.counts, self.rules = recording.header, linked, counts, rules
         self.world_size = max(1, recording.header.world_size)
-        self.groups = _group_names(recording, linked)
+        self.collectives: dict[int, collectives.Collective] = {}
         self.arithmetic_ns: Counter[int] = Counter()
         self.total_ns: Counter[int] = Counter()
         for work in linked.works:
@@ -34,11 +35,11 @@ class WorkDescriber:
                     self.arithmetic_ns[work.operator] += duration_ns
         self.amounts: dict[int, tuple[Amount, tuple[str, ...]]] = {}
 
-    def describe(self, work: Work, phase: str) -> dict[str, Any]:
-        """Keyword arguments of the `StepOperation` (kind, category, amounts) of one work."""
+    def describe(self, work: Work, phase: str, groups: Groups) -> dict[str, Any]:
+        """Keyword arguments of the `StepOperation` (kind, category, amounts) of one work; `groups` are the whole job's."""
         fields: dict[str, Any] = {"name": work.name, "phase": phase}
         if is_collective(work):
-            return fields | self._collective(work)
+            return fields | self._collective(work, groups)
         if work.kind == "memcpy":
             return fields | self._copy(work, phase)
         if work.kind == "memset":
@@ -91,30 +92,27 @@ class WorkDescriber:
             "tensor_class": tensor_class, "is_pinned": "Pageable" not in work.name,
         }  # fmt: skip
 
-    def _collective(self, work: Work) -> dict[str, Any]:
-        found = collectives.describe(work, self.linked, self.world_size, self.header.group_sizes)
+    def _collective(self, work: Work, groups: Groups) -> dict[str, Any]:
+        found = self._described(work)
         self.counts[f"collectives sized by {found.basis}"] += 1
         return {
             "kind": Kind.COLLECTIVE, "category": "collective", "collective": found.kind, "size_bytes": found.size_bytes,
-            "group": self.groups.get(found.group_size, "world"), "dtype": kernel_class.dtype_of(work.name),
+            "group": groups.name(found.group), "dtype": kernel_class.dtype_of(work.name),
         }  # fmt: skip
 
-    def group_sizes(self) -> dict[str, int]:
-        """Ranks per group name used."""
-        return {name: size for size, name in self.groups.items()}
+    def communicators(self) -> set[Communicator]:
+        """Process groups of the recording's collectives."""
+        return {group for _, group in self.collective_works()}
 
+    def collective_works(self) -> list[tuple[Work, Communicator]]:
+        """Communication kernels in order of start, with their process groups."""
+        return [(work, self._described(work).group) for work in self.linked.works if is_collective(work)]
 
-def _group_names(recording: Recording, linked: Linked) -> dict[int, Group]:
-    """Size -> name: the largest is the world, smaller ones take the names of the usual nesting, smallest first."""
-    world = max(1, recording.header.world_size)
-    sizes = {
-        collectives.describe(work, linked, world, recording.header.group_sizes).group_size
-        for work in linked.works
-        if is_collective(work)
-    } - {world}
-    names: tuple[Group, ...] = ("tensor", "context", "data", "expert", "shard", "replica")
-    found: dict[int, Group] = {world: "world"}
-    return found | dict(zip(sorted(sizes), names, strict=False))
+    def _described(self, work: Work) -> collectives.Collective:
+        if work.index not in self.collectives:
+            found = collectives.describe(work, self.linked, self.world_size, self.header.groups)
+            self.collectives[work.index] = found
+        return self.collectives[work.index]
 
 
 def _kernels(kernel: Kernel) -> dict[str, Any]:
