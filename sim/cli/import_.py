@@ -57,3 +57,46 @@ def trace(
     for line in lines_of(statistics(loaded)):
         typer.echo(line, err=True)
     typer.echo(str(target))
+
+
+@app.command()
+def machine(
+    output: Annotated[Path, typer.Option("-o", "--output", help="topology file to write")] = Path("machine.yaml"),
+    name: Annotated[str, typer.Option(help="name of the machine; default the output's")] = "",
+    gpu: Annotated[str, typer.Option(help="part of the GPUs where no file names it; see `tiersim list parts`")] = "",
+    hwloc: Annotated[list[Path] | None, typer.Option(help="lstopo FILE.xml (hwloc 2 or 3)", show_default=False)] = None,
+    topo: Annotated[list[Path] | None, typer.Option(help="nvidia-smi topo -m", show_default=False)] = None,
+    mlc: Annotated[list[Path] | None, typer.Option(help="Intel Memory Latency Checker", show_default=False)] = None,
+    stream: Annotated[list[Path] | None, typer.Option(help="STREAM, or SuperBench's gpu-stream", show_default=False)] = None,
+    nvbandwidth: Annotated[list[Path] | None, typer.Option(help="nvbandwidth, text or -j", show_default=False)] = None,
+    copies: Annotated[
+        list[Path] | None, typer.Option(help="bandwidthTest, rocm-bandwidth-test, gpu-copy", show_default=False)
+    ] = None,
+    nccl: Annotated[list[Path] | None, typer.Option(help="nccl-tests or rccl-tests, text or -J", show_default=False)] = None,
+    fio: Annotated[list[Path] | None, typer.Option(help="fio --output-format=json", show_default=False)] = None,
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Combine what tools say about a machine into a topology file; each option may be given several times.
+
+    Example: tiersim import machine --hwloc host.xml --topo topo.txt --mlc mlc.txt --nvbandwidth nvb.txt -o my-box.yaml
+    """
+    from sim.interchange.machines import read_figures, read_layout
+    from sim.study.machine_import import document_of, machine_document, write_machine
+
+    layouts = [read_layout(path, kind) for kind, paths in (("hwloc", hwloc), ("topo", topo)) for path in paths or ()]
+    measured = {"mlc": mlc, "stream": stream, "nvbandwidth": nvbandwidth, "copies": copies, "nccl": nccl, "fio": fio}
+    figures = [figure for kind, paths in measured.items() for path in paths or () for figure in read_figures(path, kind)]
+    draft = machine_document(layouts, figures, gpu=gpu)
+    name = name or output.stem
+    write_machine(draft, name, output)
+    if is_json:
+        import json
+
+        typer.echo(json.dumps(document_of(draft, name) | {"calibrated": draft.used, "file": str(output)}, indent=2))
+        return
+    typer.echo(f"devices     {', '.join(draft.devices)}")
+    for line in draft.used:
+        typer.echo(f"calibrated  {line}")
+    for line in draft.assumptions:
+        typer.echo(f"assumed     {line}")
+    typer.echo(f"{output}: check it with `tiersim check {output}`; use it with `topology: {output}`")

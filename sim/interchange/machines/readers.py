@@ -1,0 +1,71 @@
+"""Which reader takes which file, by what is in it; a file given under the wrong option is named for what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from sim.errors import Fault, InputError
+from sim.interchange import source
+from sim.interchange.machines import copies, fio, hwloc, mlc, nccl_tests, nvbandwidth, nvidia_topo, stream
+from sim.interchange.machines.figures import Figure, Layout
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """A kind of file: what tools write it, how it is recognised."""
+
+    tool: str
+    looks_like: Callable[[str], bool]
+
+
+#: option of `tiersim import machine` -> reader; order = in which content is recognised
+READERS = {
+    "hwloc": Reader("lstopo FILE.xml", hwloc.looks_like),
+    "topo": Reader("nvidia-smi topo -m", nvidia_topo.looks_like),
+    "mlc": Reader("Intel mlc", mlc.looks_like),
+    "fio": Reader("fio --output-format=json", fio.looks_like),
+    "nccl": Reader("nccl-tests", nccl_tests.looks_like),
+    "nvbandwidth": Reader("nvbandwidth", nvbandwidth.looks_like),
+    "stream": Reader("STREAM, gpu-stream", stream.looks_like),
+    "copies": Reader("bandwidthTest, rocm-bandwidth-test, gpu-copy", copies.looks_like),
+}
+_LAYOUTS: dict[str, Callable[[str, str], Layout]] = {"hwloc": hwloc.parse, "topo": nvidia_topo.parse}
+_FIGURES: dict[str, Callable[[str, str], list[Figure]]] = {
+    "mlc": mlc.parse, "fio": fio.parse, "nccl": nccl_tests.parse, "nvbandwidth": nvbandwidth.parse, "stream": stream.parse,
+    "copies": copies.parse,
+}  # fmt: skip
+
+
+def read_layout(path: str | Path, kind: str) -> Layout:
+    """Layout of a file of kind "hwloc" or "topo". Raises InputError for any other file, with what it is."""
+    return _LAYOUTS[kind](_text(path, kind), str(path))
+
+
+def read_figures(path: str | Path, kind: str) -> list[Figure]:
+    """Figures of a file of one of the other kinds. Raises InputError for any other file, and for one without a figure."""
+    figures = _FIGURES[kind](_text(path, kind), str(path))
+    if not figures:
+        what = f"has no whole result of {READERS[kind].tool}"
+        raise InputError(Fault(what=what, remedy="the output is cut or the run failed: repeat it", file=str(path)))
+    return figures
+
+
+def kind_of(text: str) -> str:
+    """Kind of a file by its content; "" if none of the readers knows it."""
+    return next((kind for kind, reader in READERS.items() if reader.looks_like(text)), "")
+
+
+def _text(path: str | Path, kind: str) -> str:
+    text = source.text(path)
+    if READERS[kind].looks_like(text) or (kind == "hwloc" and text.lstrip("\ufeff \r\n\t").startswith("<")):
+        return text
+    found = kind_of(text)
+    what = f"is not output of {READERS[kind].tool}"
+    remedy = (
+        f"it looks like {READERS[found].tool}: give it with --{found}" if found else f"give the output of {READERS[kind].tool}"
+    )
+    if kind == "hwloc" and ("Package L#" in text or "NUMANode L#" in text):
+        remedy = "it is lstopo's console output: export XML with lstopo FILE.xml"
+    raise InputError(Fault(what=what, remedy=remedy, file=str(path)))

@@ -1,0 +1,365 @@
+"""The devices of an imported machine: GPUs with their host link and the links among them, adapters, drives."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from sim.config.part_block import part_block
+from sim.errors import Fault, InputError
+from sim.interchange.machines import Figure, Layout
+from sim.interchange.machines.figures import Adapter
+from sim.probe.calibrate import start_and_rate
+from sim.study.machine_import import Draft, catalogue_of, copied, gb_per_s, gpu_part, median, num_gpus
+
+_GENERATIONS = ("pcie3", "pcie4", "pcie5", "pcie6")
+_SWITCHES = {"pcie3": "pcie3-switch", "pcie4": "pcie4-switch", "pcie5": "pcie5-switch"}
+_GPU_SWITCHES = {"nvlink2": "nvswitch1", "nvlink3": "nvswitch2", "nvlink4": "nvswitch3", "nvlink5": "nvswitch4"}
+_ADAPTERS = {"pcie3": "connectx-4-edr", "pcie4": "connectx-6-hdr"}
+_DRIVE = "nvme-pcie4-2tb"
+#: blocks from this size on tell a drive's bandwidth, smaller ones its operations per second
+_LARGE_BLOCK = 2**17
+_RATIO_LIMIT = 1.2
+
+
+def add_devices(draft: Draft, layout: Layout) -> None:
+    """Everything that hangs on the sockets."""
+    gpus = layout.of_kind("gpu") or _gpus_of_figures(draft, layout)
+    if gpus:
+        _Gpus(draft, layout, gpus).add()
+    _nics(draft, layout)
+    _drives(draft, layout)
+    _widen_sockets(draft)
+
+
+def _widen_sockets(draft: Draft) -> None:
+    """Devices that are there have lanes: a socket gets as many as they need where its part is thought to have fewer."""
+    needed: Counter[str] = Counter()
+    for entry in draft.devices.values():
+        above = str(entry.get("to", ""))
+        if above.startswith("cpu"):
+            part: Any = draft.parts.get(entry["part"]) or catalogue_of(entry["part"]).parts[entry["part"]]
+            link = entry.get("link") or (part.get("link") if isinstance(part, dict) else getattr(part, "link", None))
+            lanes = link.get("lanes", 16) if isinstance(link, dict) else getattr(link, "lanes", 16)
+            needed[above] += lanes["value"] if isinstance(lanes, dict) else lanes
+    port = draft.parts.get("host-cpu", {}).get("pcie")
+    have = port["lanes"]["value"] if port and isinstance(port["lanes"], dict) else port["lanes"] if port else 0
+    if needed and max(needed.values()) > have:
+        lanes = draft.assume("PCIe lanes of a socket", max(needed.values()), "what the devices found on it need")
+        draft.parts["host-cpu"]["pcie"] = {"part": port["part"], "lanes": lanes}
+
+
+def _gpus_of_figures(draft: Draft, layout: Layout) -> list[Adapter]:
+    """GPUs that only measurements name."""
+    count = num_gpus(draft, layout)
+    if count > 1:
+        draft.assumptions.append(f"where the {count} GPUs hang (give --hwloc or --topo to be sure)")
+    return [Adapter(kind="gpu", name=f"gpu{number}") for number in range(count)]
+
+
+class _Gpus:
+    def __init__(self, draft: Draft, layout: Layout, gpus: list[Adapter]) -> None:
+        self.draft, self.layout, self.gpus = draft, layout, gpus
+        self.part_name = gpu_part(draft, layout)
+        catalogue = catalogue_of(self.part_name)
+        self.part: Any = catalogue.parts[self.part_name]
+        self.catalogue = catalogue.parts
+        self.num_cpus = sum(name.startswith("cpu") for name in draft.devices)
+
+    def add(self) -> None:
+        used = self._calibrated_part()
+        if self.part.cpu:
+            self.draft.assumptions.append(f"the processor is that of {self.part_name}: host and GPU share one memory")
+            for adapter in self.gpus:
+                self.draft.devices[adapter.name] = {"part": used}
+            return
+        is_coherent = self.part.c2c is not None and "c2c" in self.draft.parts["host-cpu"]
+        link = self._host_link(is_coherent)
+        names = [f"gpu{index}" for index in range(len(self.gpus))]
+        switches = self._switches(link)
+        for name, adapter in zip(names, self.gpus, strict=True):
+            entry: dict[str, Any] = {"part": used}
+            if not is_coherent:
+                entry["to"] = switches.get(adapter.switch) or self._cpu(adapter)
+                entry["link"] = link
+            self.draft.devices[name] = entry
+        if is_coherent:
+            cpus = sum(name.startswith("cpu") for name in self.draft.devices)
+            ends = {"between": ["cpu0", "gpu0"]} if cpus == len(names) == 1 else {"matched": ["cpu*", "gpu*"]}
+            self.draft.links["c2c"] = {"part": link["part"], "lanes": self.part.c2c.lanes, **ends}
+        self._gpu_links(names)
+
+    def _cpu(self, adapter: Adapter) -> str:
+        return f"cpu{min(adapter.socket, self.num_cpus - 1)}"
+
+    # ---- the part
+
+    def _calibrated_part(self) -> str:
+        """The catalogue's part, or a copy with what was measured on the GPU itself."""
+        draft = self.draft
+        changes: dict[str, Any] = {}
+        streams = draft.of("device_stream")
+        if streams:
+            kernels = {}
+            for kernel in ("copy", "triad"):
+                own = [figure for figure in streams if figure.at["kernel"] == kernel]
+                if own:
+                    share = median(own) / self.part.memory.bandwidth
+                    if share > _RATIO_LIMIT:
+                        peak = gb_per_s(self.part.memory.bandwidth)
+                        what = f"{kernel} reaches {gb_per_s(median(own))}, {self.part_name} has {peak}"
+                        raise InputError(
+                            Fault(what=what, remedy="name the GPU with --gpu PART", file=own[0].source.split(": ")[0])
+                        )
+                    kernels[kernel] = draft.measured(f"{share:.4f}", own, f"GPU memory, {kernel}") | {"value": round(share, 4)}
+            if kernels:
+                changes["kernel_bandwidth"] = kernels
+        reads = draft.of("memory_bandwidth") or draft.of("system_bandwidth", write_share=0.0)
+        if self.part.cpu and reads:
+            share = self._share(max(f.value for f in reads), self.part.memory.bandwidth, reads, f"{self.part_name}'s memory")
+            told = draft.measured(gb_per_s(max(f.value for f in reads)), reads, "reads of the shared memory by the processor")
+            memory = part_block(self.part)["memory"] | {"efficiency": told | {"value": share}}
+            changes["memory"] = memory
+        start = self._copy_start()
+        if start is not None:
+            changes["copy_latency"] = start
+        if not changes:
+            return self.part_name
+        draft.parts["gpu"] = copied(draft, self.part_name, changes)
+        return "gpu"
+
+    def _copy_start(self) -> dict[str, Any] | None:
+        """t0 of T = t0 + S/B over the sizes of one direction of pinned copies."""
+        sized = [f for f in self.draft.of("copy", is_pinned=1.0, is_duplex=0.0) if f.at.get("size_bytes") and f.value > 0]
+        direction = "h2d" if any(f.at["direction"] == "h2d" for f in sized) else "d2h"
+        sized = [f for f in sized if f.at["direction"] == direction]
+        if len({f.at["size_bytes"] for f in sized}) < 4:
+            return None
+        sizes = [float(f.at["size_bytes"]) for f in sized]
+        start, _rate = start_and_rate(sizes, [size / f.value for size, f in zip(sizes, sized, strict=True)])
+        return self.draft.measured(f"{start * 1e6:.4g} us", sized, "start of a copy")
+
+    # ---- to the host
+
+    def _host_link(self, is_coherent: bool) -> dict[str, Any]:
+        """The link to the host as `link:` of a device; calibrated when copies were measured."""
+        draft = self.draft
+        down, up = (self._copies(direction) for direction in ("h2d", "d2h"))
+        rate_down, rate_up = median(down), median(up)
+        if is_coherent:
+            port = self.part.c2c
+        else:
+            port = self.part.pcie
+            if port is None:
+                what = f"{self.part_name} has no PCIe link, and its host is not in the files"
+                raise InputError(Fault(what=what, remedy="give --hwloc, or another --gpu"))
+        name = port.part if is_coherent else self._generation(port, max(rate_down, rate_up))
+        if not down and not up:
+            draft.assumptions.append(f"copies between host and GPU: those of the part catalogue on {name}")
+            return {"part": name, "lanes": port.lanes}
+        link: Any = catalogue_of(name).parts[name]
+        raw = (link.lane_bandwidth or link.transfers * link.coding / 8.0) * port.lanes
+        changes: dict[str, Any] = {}
+        for key, figures, rate in (("efficiency", down, rate_down), ("upward_efficiency", up, rate_up)):
+            if figures:
+                share = self._share(rate, raw, figures, f"{name} x{port.lanes}")
+                what = "copies to the GPU" if key == "efficiency" else "copies to the host"
+                changes[key] = draft.measured(gb_per_s(rate), figures, what) | {"value": share}
+        changes.setdefault("efficiency", changes.get("upward_efficiency"))
+        if is_coherent:
+            changes["load_efficiency"] = changes["efficiency"]
+        self._duplex(rate_down or rate_up, rate_up or rate_down)
+        draft.parts["host-link"] = copied(draft, name, changes) | {"title": f"{link.title}, as achieved"}
+        return {"part": "host-link", "lanes": port.lanes}
+
+    def _copies(self, direction: str) -> list[Figure]:
+        """The largest pinned copies of one direction alone, by the copy engine where there is a choice, from the near node."""
+        found = [f for f in self.draft.of("copy", direction=direction, is_duplex=0.0) if f.at.get("is_pinned", 1.0) == 1.0]
+        if engines := [f for f in found if f.at.get("engine") == "ce"]:
+            found = engines
+        largest = max((float(f.at.get("size_bytes", 0.0)) for f in found), default=0.0)
+        found = [f for f in found if float(f.at.get("size_bytes", 0.0)) >= largest / 2.0]
+        best: dict[object, Figure] = {}
+        for figure in found:
+            device = figure.at.get("device")
+            if device not in best or figure.value > best[device].value:
+                best[device] = figure
+        return list(best.values())
+
+    def _generation(self, port: Any, rate: float) -> str:
+        """Slowest PCIe generation that carries what was measured: as the bus reports, else the GPU's own."""
+        if port.part not in _GENERATIONS:
+            return str(port.part)
+        seen = max((adapter.link_bytes_per_s for adapter in self.gpus), default=0.0)
+        for name in _GENERATIONS[: _GENERATIONS.index(port.part) + 1]:
+            link: Any = catalogue_of(name).parts[name]
+            raw = link.transfers * link.coding / 8.0 * port.lanes
+            # a link that sleeps reports generation 1: a speed below what was measured says nothing
+            if seen and seen >= rate and raw >= max(seen * 0.99, rate):
+                return name
+        return str(port.part)
+
+    @staticmethod
+    def _share(rate: float, raw: float, figures: list[Figure], name: str) -> float:
+        share = rate / raw
+        if share > _RATIO_LIMIT:
+            what = f"copies at {gb_per_s(rate)} over {name}, which carries {gb_per_s(raw)}"
+            raise InputError(Fault(what=what, remedy="name the GPU with --gpu PART", file=figures[0].source.split(": ")[0]))
+        return round(share, 4)
+
+    def _duplex(self, down: float, up: float) -> None:
+        both = [
+            f
+            for f in self.draft.of("copy", is_duplex=1.0)
+            if f.at["direction"] in ("h2d", "d2h") and f.at.get("engine") != "sm"
+        ]
+        if both and down and up:
+            share = min(1.0, 2.0 * median(both) / (down + up))
+            told = self.draft.measured(f"{share:.3f}", both, "both directions of the host link at once")
+            self.draft.parts["host-cpu"]["port_duplex"] = told | {"value": round(share, 4)}
+
+    def _switches(self, link: dict[str, Any]) -> dict[str, str]:
+        """Device name of each PCIe switch that GPUs share."""
+        names: dict[str, str] = {}
+        base = link["part"] if link["part"] in _SWITCHES else getattr(self.part.pcie, "part", "pcie4")
+        for adapter in self.gpus:
+            if adapter.switch and adapter.switch not in names:
+                names[adapter.switch] = f"switch{len(names)}"
+                part = _SWITCHES.get(base, "pcie5-switch")
+                self.draft.devices[names[adapter.switch]] = {"part": part, "to": self._cpu(adapter)}
+        if names:
+            draft = self.draft
+            draft.assumptions.append("uplinks of PCIe switches: sixteen lanes each")
+        return names
+
+    # ---- among each other
+
+    def _gpu_links(self, names: list[str]) -> None:
+        layout = self.layout
+        port = self.part.fabric
+        if not (layout.gpu_links or layout.gpu_rates or layout.gpu_switch_bytes_per_s):
+            if port is not None and len(names) > 1 and not self.layout.of_kind("gpu"):
+                self.draft.assumptions.append("links among GPUs: none (give --topo or --hwloc if there are)")
+            return
+        if port is None:
+            what = f"the files show links between GPUs, {self.part_name} has none"
+            raise InputError(Fault(what=what, remedy="name the GPU with --gpu PART", file=layout.source))
+        link: Any = self.catalogue[port.part]
+        raw = link.lane_bandwidth or link.transfers * link.coding / 8.0
+        lanes = dict(layout.gpu_links) or {pair: max(1, round(rate / raw)) for pair, rate in layout.gpu_rates.items()}
+        into = round(layout.gpu_switch_bytes_per_s / raw)
+        most = max(lanes.values(), default=into)
+        if most > port.lanes:
+            what = f"{most} links at a GPU, {self.part_name} has {port.lanes}"
+            raise InputError(Fault(what=what, remedy="name the GPU with --gpu PART", file=layout.source))
+        part = self._collectives(port.part, raw * (into or self._per_gpu(lanes, len(names))), len(names))
+        complete = len(lanes) == len(names) * (len(names) - 1) // 2 and len(set(lanes.values())) == 1
+        if into or (complete and len(names) > 2 and most * (len(names) - 1) > port.lanes and port.part in _GPU_SWITCHES):
+            # every pair shows the same links and together they are more than a GPU has: a switch joins them
+            self.draft.devices["nvswitch"] = {"part": _GPU_SWITCHES[port.part]}
+            self.draft.links["gpu-links"] = {"part": part, "lanes": into or most, "between": ["gpu*", "nvswitch"]}
+            return
+        by_lanes: dict[int, list[list[str]]] = defaultdict(list)
+        for (first, second), count in sorted(lanes.items()):
+            by_lanes[count].append([names[first], names[second]])
+        for count, pairs in by_lanes.items():
+            self.draft.links[f"gpu-links-{count}"] = {"part": part, "lanes": count, "pairs": pairs}
+
+    @staticmethod
+    def _per_gpu(lanes: dict[tuple[int, int], int], num: int) -> int:
+        """Links of one GPU: the sum over its partners, but what each pair shows where a switch joins them."""
+        first = [count for (one, other), count in lanes.items() if 0 in (one, other)]
+        is_switched = len(first) == num - 1 > 1 and len(set(lanes.values())) == 1
+        return max(first, default=1) if is_switched else max(1, sum(first))
+
+    def _collectives(self, name: str, raw: float, num: int) -> str:
+        """The link part, with the efficiency and hop latency of measured collectives on one node."""
+        own = [f for f in self.draft.of("collective", ranks=float(num)) if f.at["nodes"] == 1.0]
+        reduces = [f for f in own if f.at["kind"] == "all_reduce"]
+        chosen = reduces or own
+        others = [f for f in self.draft.of("collective") if f.at["ranks"] != float(num)]
+        if others and not chosen:
+            self.draft.assumptions.append(
+                f"collectives of {int(float(others[0].at['ranks']))} ranks: not of this node, not used"
+            )
+        if not chosen or num < 2:
+            return name
+        best = max(chosen, key=lambda figure: float(figure.at["bus_bytes_per_s"]))
+        bus = float(best.at["bus_bytes_per_s"])
+        share = min(_RATIO_LIMIT, bus / raw)
+        told = self.draft.measured(gb_per_s(bus), [best], f"bus bandwidth of {best.at['kind']}") | {"value": round(share, 4)}
+        changes: dict[str, Any] = {"collective_efficiency": told}
+        if reduces:
+            changes["switch_efficiency"] = told
+        small = min(chosen, key=lambda figure: float(figure.at["size_bytes"]))
+        if float(small.at["size_bytes"]) <= 4096:
+            hop = small.value / (2.0 * (num - 1))
+            changes["message_latency"] = self.draft.measured(f"{hop * 1e6:.3g} us", [small], "hop of a small collective")
+        self.draft.parts["gpu-link"] = copied(self.draft, name, changes)
+        return "gpu-link"
+
+
+def _nics(draft: Draft, layout: Layout) -> None:
+    adapters = layout.of_kind("nic")
+    if not adapters:
+        return
+    cpus = sum(name.startswith("cpu") for name in draft.devices)
+    if not cpus:
+        return
+    fastest = max((adapter.link_bytes_per_s for adapter in adapters), default=0.0)
+    generation = "pcie3" if 0 < fastest < 16.5e9 else "pcie4" if 0 < fastest < 33e9 else "pcie5"
+    part = _ADAPTERS.get(generation, "connectx-7-ndr")
+    draft.assumptions.append(f"{len(adapters)} network adapters: {part} (the files do not tell their speed)")
+    for index, adapter in enumerate(adapters):
+        draft.devices[f"nic{index}"] = {"part": part, "to": f"cpu{min(adapter.socket, cpus - 1)}"}
+
+
+def _drives(draft: Draft, layout: Layout) -> None:
+    """NVMe drives: as fio measured them, else as in the catalogue."""
+    rates = [f for f in draft.of("storage_bandwidth") if f.at["is_direct"] == 1.0]
+    if len(rates) < len(draft.of("storage_bandwidth")):
+        draft.assumptions.append("fio jobs through the page cache (direct=0): not used")
+    drives = layout.of_kind("nvme")
+    cpus = sum(name.startswith("cpu") for name in draft.devices)
+    if not cpus or not (rates or drives):
+        return
+    part = _drive_part(draft, layout, rates) if rates else _DRIVE
+    if not rates:
+        draft.assumptions.append(f"drives: {_DRIVE} (give --fio to calibrate)")
+    if len(drives) > 1 and rates:
+        draft.assumptions.append(f"fio measured one drive; the other {len(drives) - 1} are taken as equal")
+    for index in range(max(1, len(drives))):
+        socket = drives[index].socket if drives else 0
+        draft.devices[f"nvme{index}"] = {"part": part, "to": f"cpu{min(socket, cpus - 1)}"}
+
+
+def _drive_part(draft: Draft, layout: Layout, rates: list[Figure]) -> str:
+    base: Any = catalogue_of(_DRIVE).parts[_DRIVE]
+    changes: dict[str, Any] = {"title": "drive, as achieved", "efficiency": 1.0}
+    for direction in ("read", "write"):
+        large = [f for f in rates if f.at["direction"] == direction and float(f.at["block_bytes"]) >= _LARGE_BLOCK]
+        key = f"{direction}_bandwidth"
+        if large:
+            best = max(large, key=lambda figure: figure.value)
+            changes[key] = draft.measured(gb_per_s(best.value), [best], f"{direction}s of the drive")
+        else:
+            rate = getattr(base, key) * base.efficiency
+            changes[key] = draft.assume(
+                f"large {direction}s of the drive", gb_per_s(rate), f"{_DRIVE}; no fio job has such blocks"
+            )
+        single = [f for f in draft.of("storage_latency", direction=direction, depth=1.0) if f.at["is_direct"] == 1.0]
+        if single:
+            quickest = min(single, key=lambda figure: figure.value)
+            changes[f"{direction}_latency"] = draft.measured(f"{quickest.value * 1e6:.4g} us", [quickest], f"one {direction}")
+    small = [
+        f for f in rates if f.at["direction"] == "read" and f.at["pattern"] == "random" and float(f.at["block_bytes"]) <= 8192
+    ]
+    if small:
+        most = max(small, key=lambda figure: float(figure.at["operations_per_s"]))
+        operations = float(most.at["operations_per_s"])
+        changes["read_operations"] = draft.measured(f"{operations:.6g} Hz", [most], "random reads per second")
+    sizes = [drive.capacity_bytes for drive in layout.of_kind("nvme") if drive.capacity_bytes]
+    if sizes:
+        changes["capacity"] = {"value": f"{min(sizes) / 1e9:.6g} GB", "source": draft.cite("datasheet", layout.source)}
+    draft.parts["drive"] = copied(draft, _DRIVE, changes)
+    return "drive"

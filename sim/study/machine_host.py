@@ -1,0 +1,329 @@
+"""The host side of an imported machine: sockets, their memory, what joins them, memory nodes without cores."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from sim.interchange.machines import Figure, Layout
+from sim.study.machine_import import Draft, catalogue_of, copied, gb_per_s, gpu_part, matching_cpu, num_gpus
+
+#: of a socket that no file and no catalogue part describes (assumed, listed): cores, GB/s, GiB, ns, lines in flight, PCIe lanes
+_CORES, _RATE, _CAPACITY_GIB, _LATENCY_NS, _LINES, _LANES = 32, 150e9, 256, 100, 20, 128
+#: loaded-latency constants of Sapphire Rapids, where no curve is given (docs/model.md)
+_CURVE = {"a": 0.118, "c": 0.375, "k": 0.876}
+#: share of the DRAM peak that reads reach, where nothing was measured
+_EFFICIENCY = 0.8
+#: rate of the link between two sockets and what it adds to a load, where nothing was measured: two UPI links
+_SOCKET_RATE, _SOCKET_NS = 50e9, 60
+_CXL_RATE, _CXL_NS = 25e9, 250
+#: fields of a catalogue CPU that measured memory and sockets replace
+_OF_THE_DIMMS = (
+    "memory", "bus", "memory_channels", "memory_types", "memory_transfers", "memory_transfers_2dpc", "memory_transfers_mrdimm",
+    "memory_capacity", "sockets", "max_dimms_per_channel", "socket_bandwidth",
+)  # fmt: skip
+
+
+def add_host(draft: Draft, layout: Layout) -> None:
+    """Sockets with memory as achieved, the links between them, CXL devices behind nodes without cores."""
+    grid = _grid(draft)
+    num = _num_sockets(draft, layout, grid)
+    base = matching_cpu(layout.sockets[0].model if layout.sockets else "")
+    module = _superchip(draft, layout)
+    if module:
+        base = base or module
+        num = num if layout.sockets else num_gpus(draft, layout)
+    cpu = _cpu(draft, layout, base, num, grid)
+    draft.parts["host-cpu"] = cpu
+    names = [f"cpu{index}" for index in range(num)]
+    for name in names:
+        draft.devices[name] = {"part": "host-cpu", "host": "host0"}
+    if num > 1:
+        _join(draft, names, grid)
+    _cxl(draft, layout, grid)
+
+
+class _Grid:
+    """MLC's matrices: nodes with cores, and what each reaches where."""
+
+    def __init__(self) -> None:
+        self.latency: dict[tuple[int, int], Figure] = {}
+        self.bandwidth: dict[tuple[int, int], Figure] = {}
+
+    @property
+    def with_cores(self) -> list[int]:
+        """Nodes that have a row."""
+        return sorted({row for row, _ in (*self.latency, *self.bandwidth)})
+
+    @property
+    def without_cores(self) -> list[int]:
+        """Nodes that are a column only."""
+        return sorted({column for _, column in (*self.latency, *self.bandwidth)} - set(self.with_cores))
+
+    def local(self, table: dict[tuple[int, int], Figure]) -> list[Figure]:
+        """The diagonal."""
+        return [figure for (row, column), figure in table.items() if row == column]
+
+    def remote(self, table: dict[tuple[int, int], Figure]) -> list[Figure]:
+        """Between nodes that have cores."""
+        return [figure for (row, column), figure in table.items() if row != column and column in self.with_cores]
+
+
+def _grid(draft: Draft) -> _Grid:
+    grid = _Grid()
+    for quantity, table in (("memory_latency", grid.latency), ("memory_bandwidth", grid.bandwidth)):
+        for figure in draft.of(quantity):
+            table[int(figure.at["from_node"]), int(figure.at["to_node"])] = figure
+    return grid
+
+
+def _num_sockets(draft: Draft, layout: Layout, grid: _Grid) -> int:
+    if layout.sockets:
+        return len(layout.sockets)
+    if _superchip(draft, layout):
+        draft.assumptions.append("sockets: one for each GPU of a superchip")
+        return 1
+    if len(grid.with_cores) > 1:
+        draft.assumptions.append(
+            f"sockets: {len(grid.with_cores)} (one for each NUMA node with cores; give --hwloc to be sure)"
+        )
+        return len(grid.with_cores)
+    draft.assumptions.append("sockets: 1 (no file tells; give --hwloc or --topo)")
+    return 1
+
+
+def _superchip(draft: Draft, layout: Layout) -> str:
+    """CPU part that the GPUs of a superchip sit beside; "" for GPUs on PCIe."""
+    if not num_gpus(draft, layout):
+        return ""
+    part = catalogue_of(name := gpu_part(draft, layout)).parts[name]
+    return "grace-480gb" if getattr(part, "c2c", None) else ""
+
+
+def _cpu(draft: Draft, layout: Layout, base: str, num: int, grid: _Grid) -> dict[str, Any]:
+    socket = layout.sockets[0] if layout.sockets else None
+    from_base = {}
+    if base:
+        from_base = copied(draft, base, {})
+        for key in _OF_THE_DIMMS:
+            from_base.pop(key, None)
+    elif socket and socket.model:
+        draft.assumptions.append(
+            f"constants of the CPU: those of a server core ({socket.model!r} is not in the part catalogue)"
+        )
+    cpu = {"kind": "cpu", "family": "imported", **from_base}
+    cpu["title"] = (socket.model if socket else "") or str(from_base.get("title", "CPU of the imported machine"))
+    source = draft.cite("datasheet", layout.source) if layout.source else ""
+    if socket and socket.cores:
+        cpu["cores"] = {"value": socket.cores, "source": source}
+    if "cores" not in cpu:
+        cpu["cores"] = draft.assume("cores of a socket", _CORES)
+    if socket and socket.last_level_cache_bytes:
+        cpu["last_level_cache"] = {"value": f"{socket.last_level_cache_bytes / 2**20:.6g} MiB", "source": source}
+    cpu["memory"] = _memory(draft, layout, base, num, grid)
+    cpu["latency"] = _latency(draft, layout, base, grid)
+    if "lines_per_core" not in cpu:
+        cpu["lines_per_core"] = draft.assume("cache lines that one core keeps in flight", _LINES)
+    if "pcie" not in cpu:
+        cpu["pcie"] = {"part": "pcie5", "lanes": draft.assume("PCIe lanes of a socket", _LANES, "generation 5")}
+    cpu["max_sockets"] = {
+        "value": max(1, num),
+        "source": source or draft.cite("assumed", "typical of its kind; no file given tells it"),
+    }
+    paged = [figure for figure in draft.of("copy", is_pinned=0.0) if figure.at["direction"] in ("h2d", "d2h")]
+    if paged:
+        rate = max(figure.value for figure in paged)
+        cpu["staging_bandwidth"] = draft.measured(gb_per_s(rate), paged, "copies of pageable memory")
+    return cpu
+
+
+def _memory(draft: Draft, layout: Layout, base: str, num: int, grid: _Grid) -> dict[str, Any]:
+    """Attached memory of one socket at the rate that reads reach; the memory part beside it has efficiency 1."""
+    rate = _read_rate(draft, layout, base, num, grid)
+    own = [node for node in layout.nodes if node.kind in ("dram", "hbm")]
+    total = sum(node.capacity_bytes for node in own) / max(1, num)
+    if total:
+        source = draft.cite("datasheet", layout.source)
+        capacity = {"value": f"{total / 2**30:.6g} GiB", "source": source}
+    elif base and (attached := getattr(catalogue_of(base).parts[base], "memory", None)) is not None:
+        capacity = draft.assume("memory of a socket", f"{attached.capacity / 2**30:.6g} GiB", base)
+    else:
+        capacity = draft.assume("memory of a socket", f"{_CAPACITY_GIB} GiB")
+    bytes_per_s = float(str(rate["value"]).split()[0]) * 1e9
+    draft.parts["host-memory"] = {
+        "kind": "memory", "title": "memory of a socket, as achieved", "type": "ddr5", "width_bits": 64, "efficiency": 1.0,
+        "transfers": f"{bytes_per_s / 8e6:.6g} MT/s", "write_cost": _write_cost(draft), "source": rate["source"],
+    }  # fmt: skip
+    if {node.kind for node in own} == {"dram", "hbm"}:
+        draft.assumptions.append("HBM and DRAM of a socket: taken as one tier of both capacities")
+    return {"part": "host-memory", "capacity": capacity, "bandwidth": rate}
+
+
+def _read_rate(draft: Draft, layout: Layout, base: str, num: int, grid: _Grid) -> dict[str, Any]:
+    local = grid.local(grid.bandwidth)
+    if local:
+        total = sum(figure.value for figure in local) / num
+        return draft.measured(gb_per_s(total), local, "reads of a socket")
+    whole = draft.of("system_bandwidth", write_share=0.0) or draft.of("loaded_latency")
+    if whole:
+        rate = max(
+            figure.value if figure.quantity != "loaded_latency" else float(figure.at["bandwidth_bytes_per_s"])
+            for figure in whole
+        )
+        return draft.measured(gb_per_s(rate / num), whole, "reads of a socket")
+    stream = draft.of("stream")
+    if stream:
+        # Triad and Add read two arrays and write one: the closest that STREAM has to reads
+        best = max(stream, key=lambda figure: figure.value)
+        return draft.measured(gb_per_s(best.value / num), [best], f"STREAM {best.at['kernel']} of a socket")
+    told = [node for node in layout.nodes if node.kind == "dram" and node.bandwidth_bytes_per_s > 1e9]
+    if told:
+        rate = sum(node.bandwidth_bytes_per_s for node in told) / num
+        return {
+            "value": gb_per_s(rate),
+            "source": draft.cite("datasheet", f"{layout.source}: memory attributes of the firmware"),
+        }
+    part: Any = catalogue_of(base).parts[base] if base else None
+    if part is not None and part.memory is not None:
+        return draft.assume(
+            "memory bandwidth of a socket", gb_per_s(part.memory.bandwidth * _EFFICIENCY), f"0.8 of {base}'s peak"
+        )
+    if part is not None and part.memory_channels:
+        peak = part.memory_channels * part.memory_transfers * 8.0
+        why = f"0.8 of the peak of {base} with all {part.memory_channels} channels populated"
+        return draft.assume("memory bandwidth of a socket", gb_per_s(peak * _EFFICIENCY), why)
+    return draft.assume("memory bandwidth of a socket", gb_per_s(_RATE))
+
+
+def _write_cost(draft: Draft) -> Any:
+    """k of B = Bmax / (1 + k w), from reads alone and reads mixed with writes."""
+    reads, mixed = draft.of("system_bandwidth", write_share=0.0), draft.of("system_bandwidth", write_share=0.5)
+    if reads and mixed and mixed[0].value > 0:
+        cost = min(2.0, max(0.0, 2.0 * (reads[0].value / mixed[0].value - 1.0)))
+        return draft.measured(f"{cost:.4g}", [*reads, *mixed], "cost of a written byte above a read one") | {
+            "value": round(cost, 4)
+        }
+    return draft.assume("cost of a written byte above a read one", 0.14, "DDR5 with two ranks")
+
+
+def _latency(draft: Draft, layout: Layout, base: str, grid: _Grid) -> dict[str, Any]:
+    local = grid.local(grid.latency)
+    curve = draft.of("loaded_latency")
+    told = [node.latency_s for node in layout.nodes if node.kind == "dram" and node.latency_s > 0]
+    if local:
+        idle = draft.measured(f"{sum(f.value for f in local) / len(local) * 1e9:.5g} ns", local, "idle latency")
+    elif curve:
+        idle = draft.measured(f"{min(figure.value for figure in curve) * 1e9:.5g} ns", curve, "idle latency")
+    elif told:
+        cite = draft.cite("datasheet", f"{layout.source}: memory attributes of the firmware")
+        idle = {"value": f"{min(told) * 1e9:.5g} ns", "source": cite}
+    elif base:
+        part: Any = catalogue_of(base).parts[base]
+        idle = {
+            "value": f"{part.latency.idle * 1e9:.5g} ns",
+            "source": draft.cite("datasheet", f"part catalogue of tiersim: {base}"),
+        }
+    else:
+        idle = draft.assume("idle latency of a socket's memory", f"{_LATENCY_NS} ns")
+    if len(curve) < 5:
+        assumed = draft.assume("rise of latency under load", "a 0.118, c 0.375, k 0.876", "Sapphire Rapids")
+        return {"idle": idle, **{key: {"value": value, "source": assumed["source"]} for key, value in _CURVE.items()}}
+    a, k = fit_curve([(float(f.at["bandwidth_bytes_per_s"]), f.value) for f in curve])
+    fitted = draft.measured(f"a {a:.3g}, k {k:.3g}", curve, "rise of latency under load")["source"]
+    c = {"value": _CURVE["c"], "source": draft.assume("rise of latency with writes", _CURVE["c"], "Sapphire Rapids")["source"]}
+    return {"idle": idle, "a": {"value": a, "source": fitted}, "c": c, "k": {"value": k, "source": fitted}}
+
+
+def fit_curve(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """(a, k) of L = L0 (1 + a u / (1 - k u)) through points of (bytes/s, s); u is the share of the largest rate.
+
+    Least squares in a for each k of a grid; the lowest point is L0. Points above the knee (u > 0.97) count half: MLC's
+    rate goes back and forth there.
+    """
+    rates, latencies = (np.array(values) for values in zip(*sorted(points), strict=True))
+    u, rise = rates / rates.max(), latencies / latencies.min() - 1.0
+    weight = np.where(u > 0.97, 0.5, 1.0)
+    best = (0.0, 0.0, np.inf)
+    for k in np.arange(0.0, 0.996, 0.005):
+        shape = u / (1.0 - k * u)
+        a = max(0.0, float((weight * shape * rise).sum() / (weight * shape * shape).sum()))
+        error = float((weight * (a * shape - rise) ** 2).sum())
+        if error < best[2]:
+            best = (a, float(k), error)
+    return round(best[0], 4), round(best[1], 3)
+
+
+def _join(draft: Draft, names: list[str], grid: _Grid) -> None:
+    """One link between each two sockets, as fast as reads of the other socket's memory."""
+    remote, near = grid.remote(grid.bandwidth), grid.local(grid.latency)
+    far = grid.remote(grid.latency)
+    rate = (
+        draft.measured(gb_per_s(max(figure.value for figure in remote)), remote, "reads of another socket's memory")
+        if remote
+        else draft.assume("link between two sockets", gb_per_s(_SOCKET_RATE))
+    )
+    if far and near:
+        added = max(1.0, (sum(f.value for f in far) / len(far) - sum(f.value for f in near) / len(near)) * 1e9)
+        latency = draft.measured(f"{added:.4g} ns", far, "another socket's memory: added latency")
+    else:
+        latency = draft.assume("latency added by another socket", f"{_SOCKET_NS} ns")
+    draft.parts["socket-link"] = {
+        "kind": "link", "title": "between two sockets, as achieved", "type": "upi", "lane_bandwidth": rate, "lanes": 1,
+        "efficiency": 1.0, "latency": latency, "source": rate["source"],
+    }  # fmt: skip
+    draft.parts["host-cpu"]["sockets"] = {
+        "part": "socket-link",
+        "lanes": {"value": max(1, len(names) - 1), "source": rate["source"]},
+    }
+    if len(names) == 2:
+        draft.links["sockets"] = {"part": "socket-link", "lanes": 1, "between": names}
+    else:
+        draft.links["sockets"] = {"part": "socket-link", "lanes": 1, "mesh": names}
+
+
+def _cxl(draft: Draft, layout: Layout, grid: _Grid) -> None:
+    """A CXL device for each node of that kind, or each memory device on the bus, or each column of MLC without a row."""
+    nodes = [node for node in layout.nodes if node.kind == "cxl"]
+    boards = layout.of_kind("cxl")
+    found: list[tuple[int, float, int]] = [(node.socket, node.capacity_bytes, node.number) for node in nodes]
+    if not found:
+        found = [(board.socket, board.capacity_bytes, -1) for board in boards]
+    if not found and grid.without_cores:
+        draft.assumptions.append("NUMA nodes without cores: CXL memory of the first socket")
+        found = [(0, 0.0, number) for number in grid.without_cores]
+    by_number: dict[int, dict[str, list[Figure]]] = defaultdict(lambda: {"latency": [], "bandwidth": []})
+    for name, table in (("latency", grid.latency), ("bandwidth", grid.bandwidth)):
+        for (_, column), figure in table.items():
+            by_number[column][name].append(figure)
+    for index, (socket, capacity, number) in enumerate(found):
+        part = f"cxl-memory-{index}"
+        latency, bandwidth = by_number[number]["latency"], by_number[number]["bandwidth"]
+        size = (
+            {"value": f"{capacity / 2**30:.6g} GiB", "source": draft.cite("datasheet", layout.source)}
+            if capacity
+            else draft.assume(f"capacity of cxl{index}", "128 GiB")
+        )
+        rate = (
+            draft.measured(gb_per_s(max(f.value for f in bandwidth)), bandwidth, f"reads of node {number}")
+            if bandwidth
+            else draft.assume(f"reads of cxl{index}", gb_per_s(_CXL_RATE))
+        )
+        idle = (
+            draft.measured(f"{min(f.value for f in latency) * 1e9:.5g} ns", latency, f"latency of node {number}")
+            if latency
+            else draft.assume(f"latency of cxl{index}", f"{_CXL_NS} ns")
+        )
+        lanes = 8 if float(str(rate["value"]).split()[0]) < 28 else 16
+        link = draft.assume(f"link of cxl{index}", lanes, "CXL 2.0 lanes at 32 GT/s")
+        draft.parts[part] = {
+            "kind": "cxl", "title": f"CXL memory {index}, as achieved", "source": rate["source"],
+            "link": {"part": "cxl2-pcie5", "lanes": link}, "memory": "host-memory", "channels": 1, "capacity": size,
+            "latency": {"idle": idle}, "read_bandwidth": rate,
+        }  # fmt: skip
+        draft.devices[f"cxl{index}"] = {"part": part, "to": f"cpu{min(socket, _last_cpu(draft))}"}
+
+
+def _last_cpu(draft: Draft) -> int:
+    return sum(name.startswith("cpu") for name in draft.devices) - 1
