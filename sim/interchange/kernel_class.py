@@ -10,6 +10,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -70,6 +71,7 @@ class Amount(msgspec.Struct, frozen=True):
 Formula = Callable[[Shapes], float]
 
 
+@lru_cache(maxsize=2**16)
 def kind_of(name: str) -> KernelKind:
     """Class of a kernel by its name; "elementwise" stands for everything bound by memory."""
     if _ATTENTION.search(name):
@@ -85,10 +87,13 @@ def kind_of(name: str) -> KernelKind:
 
 def dtype_of(name: str, types: Sequence[str] = ()) -> Dtype:
     """Precision in which a kernel computes: by its name, else by its operator's first input, else fp32."""
-    for pattern, dtype in _DTYPES:
-        if pattern.search(name):
-            return dtype
-    return next((_TYPE_DTYPE[t.lower()] for t in types if t.lower() in _TYPE_DTYPE), "fp32")
+    named = _named_dtype(name)
+    return named or next((_TYPE_DTYPE[t.lower()] for t in types if t.lower() in _TYPE_DTYPE), "fp32")
+
+
+@lru_cache(maxsize=2**16)
+def _named_dtype(name: str) -> Dtype | None:
+    return next((dtype for pattern, dtype in _DTYPES if pattern.search(name)), None)
 
 
 def shapes_from(dims: object, types: object, scalars: object) -> Shapes:

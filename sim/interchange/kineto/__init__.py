@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -38,13 +39,15 @@ def read_rank(content: bytes, file: str, rules: tuple[Rule, ...] = ()) -> Readin
 
 def steps_of(reading: Reading) -> list[Window]:
     """Steps of a reading that launched GPU work."""
-    kept = []
-    for window in find_steps(reading.recording):
-        calls = [c for c in reading.linked.calls if c.works and window.start_ns <= c.start_ns < window.end_ns]
-        orphans = [w for w in reading.linked.works if w.call < 0 and window.start_ns <= w.start_ns < window.end_ns]
-        if calls or orphans:
-            kept.append(window)
-    return kept
+    launches_ns = [call.start_ns for call in reading.linked.calls if call.works]
+    launches_ns += [work.start_ns for work in reading.linked.works if work.call < 0]
+    launches_ns.sort()
+
+    def has_launch(window: Window) -> bool:
+        at = bisect.bisect_left(launches_ns, window.start_ns)
+        return at < len(launches_ns) and launches_ns[at] < window.end_ns
+
+    return [window for window in find_steps(reading.recording) if has_launch(window)]
 
 
 def step_from(readings: Sequence[Reading], step: int | None = None) -> Step:

@@ -7,6 +7,8 @@ recording is a duration here. CPU time that ran while the GPU still worked for e
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -41,6 +43,8 @@ class Reading(msgspec.Struct):
     describer: WorkDescriber
     main: dict[int, tuple[int, int]]
     loads: list[Operator]  # data-loader calls, by start
+    launches_ns: list[int]  # of the works on the main queues, ascending
+    ends_ns: list[int]  # latest end of the works up to that launch
 
 
 def resolve(recording: Recording, linked: Linked, rules: tuple[Rule, ...] = ()) -> Reading:
@@ -50,7 +54,19 @@ def resolve(recording: Recording, linked: Linked, rules: tuple[Rule, ...] = ()) 
     before = predecessors(linked, is_kept, waits.counts)
     describer = WorkDescriber(recording, linked, waits.counts, rules)
     loads = [operator for operator in linked.operators if operator.name.startswith(_LOADER)]
-    return Reading(recording, linked, waits, before, is_kept, describer, main_queues(linked.works), loads)
+    main = main_queues(linked.works)
+    launches_ns, ends_ns = _progress(linked, main)
+    return Reading(recording, linked, waits, before, is_kept, describer, main, loads, launches_ns, ends_ns)
+
+
+def _progress(linked: Linked, main: dict[int, tuple[int, int]]) -> tuple[list[int], list[int]]:
+    calls = linked.calls
+    rows = sorted(
+        (calls[work.call].start_ns if work.call >= 0 else work.start_ns, work.end_ns)
+        for work in linked.works
+        if work.queue == main[work.queue[0]]
+    )
+    return [launch for launch, _ in rows], list(itertools.accumulate((end for _, end in rows), max))
 
 
 def build_operations(
@@ -65,14 +81,8 @@ def build_operations(
 
 def done_ns(reading: Reading, time_ns: int) -> int:
     """When the CPU has reached `time_ns` and the GPU has finished what was launched before it."""
-    calls = reading.linked.calls
-    ends = (
-        work.end_ns
-        for work in reading.linked.works
-        if work.queue == reading.main[work.queue[0]]
-        and (calls[work.call].start_ns if work.call >= 0 else work.start_ns) < time_ns
-    )
-    return max(time_ns, max(ends, default=0))
+    at = bisect.bisect_left(reading.launches_ns, time_ns)
+    return max(time_ns, reading.ends_ns[at - 1] if at else 0)
 
 
 def recorded_s(reading: Reading, window: Window) -> float:

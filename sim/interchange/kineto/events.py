@@ -8,7 +8,6 @@ become nanoseconds since the first event. A damaged file gives up the whole even
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -205,11 +204,15 @@ def _from_object(value: dict[str, Any]) -> _Raw:
 
 def _ns(us: Any) -> int | None:
     """Microseconds as written -> integer nanoseconds; None when they are missing or not a number."""
-    if isinstance(us, bool) or not isinstance(us, int | float | Decimal):
+    kind = type(us)
+    if kind is int:
+        return int(us * 1000)
+    if kind is not float and kind is not Decimal:
         return None
-    if isinstance(us, float) and not math.isfinite(us):
+    try:
+        return round(us * 1000)
+    except (ValueError, OverflowError, ArithmeticError):  # not a number, or without end
         return None
-    return us * 1000 if isinstance(us, int) else round(us * 1000)
 
 
 def _typed(raws: Sequence[_Raw]) -> tuple[list[Event], Counter[str], bool]:
@@ -234,9 +237,12 @@ def _typed(raws: Sequence[_Raw]) -> tuple[list[Event], Counter[str], bool]:
         if kind in GPU_KINDS and not has_fraction:
             has_fraction = not isinstance(raw.ts, int) or bool(duration_ns % 1000)
         name = names[raw.name] if raw.name in names else names.setdefault(raw.name, clean_name(raw.name))
-        pid, tid = (v if isinstance(v, int | str) else 0 for v in (raw.pid, raw.tid))
-        if kind not in GPU_KINDS and isinstance(tid, str) and tid.lstrip("-").isdigit():
-            tid = int(tid)  # the 2021 dialect writes thread numbers as strings in some rows
+        pid = raw.pid if isinstance(raw.pid, int | str) else 0
+        tid = raw.tid
+        if type(tid) is not int:
+            tid = tid if isinstance(tid, int | str) else 0
+            if kind not in GPU_KINDS and isinstance(tid, str) and tid.lstrip("-").isdigit():
+                tid = int(tid)  # the 2021 dialect writes thread numbers as strings in some rows
         events.append(Event(kind, name, start_ns, start_ns + duration_ns, pid, tid, raw.args))
     return events, dropped, not has_fraction
 

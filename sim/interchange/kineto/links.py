@@ -56,7 +56,7 @@ class SyncArgs(msgspec.Struct, gc=False):
     wait_on_cuda_event_record_corr_id: Any = None
 
 
-class Work(msgspec.Struct):
+class Work(msgspec.Struct, gc=False):
     """One GPU event: a kernel, a copy or a fill. `queue` = (device, stream): works of a queue run in order."""
 
     index: int
@@ -71,7 +71,7 @@ class Work(msgspec.Struct):
     operator: int = -1  # innermost operator around that call
 
 
-class Call(msgspec.Struct):
+class Call(msgspec.Struct, gc=False):
     """One CPU call that launches GPU works, waits for them, or orders streams."""
 
     index: int
@@ -85,7 +85,7 @@ class Call(msgspec.Struct):
     waits_for: str = ""  # stream device event free: a blocking call; "order" = cudaStreamWaitEvent
 
 
-class Operator(msgspec.Struct):
+class Operator(msgspec.Struct, gc=False):
     """A framework operator or annotation on a CPU thread, with the one that encloses it."""
 
     index: int

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import statistics
 from collections import Counter, defaultdict
+from functools import lru_cache
 
 import msgspec
 
@@ -76,7 +77,13 @@ class _Queues:
 
 def is_collective(work: Work) -> bool:
     """Whether a kernel is one of NCCL's or RCCL's (they name themselves)."""
-    return work.kind == "kernel" and ("nccl" in work.name.lower() or "rccl" in work.name.lower())
+    return work.kind == "kernel" and _names_collective(work.name)
+
+
+@lru_cache(maxsize=2**16)
+def _names_collective(name: str) -> bool:
+    plain = name.lower()
+    return "nccl" in plain or "rccl" in plain
 
 
 def main_queues(works: list[Work]) -> dict[int, tuple[int, int]]:
