@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 
 from sim.placement.plan import Placement
 from sim.records import Measured, Step
@@ -30,9 +30,16 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A workload kept in a trace file; `experiment` reads it when the run starts."""
+    """A recording as workload; `experiment` reads it when the run starts. Options as of `tiersim import trace`."""
 
-    path: str
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+    file: Annotated[tuple[str, ...], Doc("trace file, or one for each rank of the job; relative to the scenario")]
+    step: Annotated[int | None, Ge(0), Doc("recorded step, from 0; default the one of median duration")] = None
+    rules: Annotated[tuple[str, ...], Doc("tensor class of copies: 'h2d phase=update min=1MB = optimizer_states'")] = ()
+    source_part: Annotated[str, Doc("GPU that it was recorded on, if the file does not say")] = ""
+    ranks: Annotated[int, Ge(0), Doc("ranks of the job, where the file does not say; 0 = as the file says")] = 0
+    element_bytes: Annotated[float, Gt(0), Doc("bytes per element, for Chakra files that count elements")] = 1.0
+    stamp: tuple[str, ...] = ()  # size and time of change of each file: a changed file is another workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,15 +53,26 @@ def short_form(data: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _trace(raw: object, document: Document, path: NodePath) -> Trace:
-    block = {"file": raw} if isinstance(raw, str) else raw
-    if not isinstance(block, Mapping) or not isinstance(block.get("file"), str):
-        raise InputError(document.fault(path, f"expected the path of a trace file, got {describe(raw)}", "trace: FILE"))
-    faults = FaultList(refuse_unknown(block, ("file",), document, path))
-    file = locate(block["file"], "traces", relative_to=Path(document.file).parent)
-    if not file.is_file():
-        faults.append(document.fault(path, f"no such trace file: {str(file)!r}", "paths are relative to this file"))
+    """`trace: FILE`, or `trace: {file: FILE or FILES, step, rules, source_part, ranks, element_bytes}`."""
+    block = dict(raw) if isinstance(raw, Mapping) else {"file": raw}
+    named = [block.get("file")] if isinstance(block.get("file"), str) else block.get("file")
+    if not isinstance(named, list) or not named or not all(isinstance(name, str) for name in named):
+        what = f"expected the path of a trace file, got {describe(block.get('file'))}"
+        raise InputError(document.fault(path, what, "trace: FILE, or trace: {file: FILE, step: 2}"))
+    faults = FaultList()
+    if "stamp" in block:
+        faults.append(document.fault((*path, "stamp"), "unknown key 'stamp'"))
+    files = [locate(name, "traces", relative_to=Path(document.file).parent) for name in named]
+    missing = [file for file in files if not file.is_file()]
+    faults += [
+        document.fault(path, f"no such trace file: {str(file)!r}", "paths are relative to this file") for file in missing
+    ]
+    with faults.collect():
+        trace = validate(Trace, block | {"file": [str(file) for file in files]}, document, path)
     faults.stop()
-    return Trace(path=str(file))
+    stamps = tuple(f"{file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
+    found: Trace = dataclasses.replace(trace, stamp=stamps)
+    return found
 
 
 def _model_job(cls: type[Any], raw: object, document: Document, path: NodePath) -> Any:

@@ -159,5 +159,11 @@ def loaded(job: Job) -> Job:
     if not isinstance(job.workload, Trace):
         return job
     from sim.interchange.load import load_trace
+    from sim.interchange.rules import parse_rules
 
-    return dataclasses.replace(job, workload=load_trace(job.workload.path))
+    trace = job.workload
+    step = load_trace(
+        trace.file, step=trace.step, rules=parse_rules(trace.rules), source_part=trace.source_part, num_ranks=trace.ranks,
+        element_bytes=trace.element_bytes,
+    )  # fmt: skip
+    return dataclasses.replace(job, workload=step)

@@ -88,7 +88,9 @@ def kind_of(name: str) -> KernelKind:
 def dtype_of(name: str, types: Sequence[str] = ()) -> Dtype:
     """Precision in which a kernel computes: by its name, else by its operator's first input, else fp32."""
     named = _named_dtype(name)
-    return named or next((_TYPE_DTYPE[t.lower()] for t in types if t.lower() in _TYPE_DTYPE), "fp32")
+    if named is not None:
+        return named
+    return next((_TYPE_DTYPE[t.lower()] for t in types if t.lower() in _TYPE_DTYPE), "fp32")
 
 
 @lru_cache(maxsize=2**16)

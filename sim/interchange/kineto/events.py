@@ -210,9 +210,10 @@ def _ns(us: Any) -> int | None:
     if kind is not float and kind is not Decimal:
         return None
     try:
-        return round(us * 1000)
+        rounded: int = round(us * 1000)
     except (ValueError, OverflowError, ArithmeticError):  # not a number, or without end
         return None
+    return rounded
 
 
 def _typed(raws: Sequence[_Raw]) -> tuple[list[Event], Counter[str], bool]:

@@ -1,0 +1,96 @@
+"""A recording as the workload of a scenario: which step, on what it was recorded, which of its copies a placement moves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim import experiment
+from sim.config import scenario_of
+from sim.errors import InputError
+from sim.scenario import Trace
+from tests.kineto_sample import Sample
+
+A100 = {"deviceProperties": [{"name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_000_000_000}]}
+
+
+def write(folder: Path, name: str = "t.json", **header: Any) -> Path:
+    """Two steps of 20 and 40 ms: a kernel, then a copy of 100 MB to the GPU, waited for."""
+    sample = Sample(**(A100 | header))
+    for number, length in enumerate((20_000, 40_000)):
+        at = number * 20_000.0
+        sample.step(number, at, length)
+        sample.launch(at + 100, at + 110, length / 2, name="ampere_sgemm")
+        sample.copy(at + 200, 10, at + 111 + length / 2, 4000, name="HtoD (Pinned -> Device)", size=100_000_000)
+        sample.call("cudaDeviceSynchronize", at + 300, length - 1000)
+    path = folder / name
+    path.write_bytes(sample.to_bytes())
+    return path
+
+
+def seconds(trace: Any, topology: str, **more: Any) -> float:
+    (point,) = scenario_of({"topology": topology, "workload": {"trace": trace}, **more}, file="/x/s.yaml").expand()
+    return experiment.run(point, with_penalty=False).summary.step_time_s
+
+
+def test_a_step_is_picked_by_its_number(tmp_path: Path) -> None:
+    path = str(write(tmp_path))
+    assert seconds({"file": path, "step": 1}, "dgx-a100") - seconds({"file": path, "step": 0}, "dgx-a100") == pytest.approx(
+        20e-3, rel=0.1
+    )
+    with pytest.raises(InputError, match="there is no step 2; steps 0 to 1 exist"):
+        seconds({"file": path, "step": 2}, "dgx-a100")
+
+
+def test_a_rule_lets_a_placement_move_recorded_copies(tmp_path: Path) -> None:
+    path = str(write(tmp_path))
+    trace = {"file": path, "step": 0, "rules": ["h2d min=1MB = optimizer_states"], "source_part": "h100-pcie"}
+    here = seconds(trace, "xeon-2s-cxl", placement={"optimizer_states": "dram"})
+    cxl = seconds(trace, "xeon-2s-cxl", placement={"optimizer_states": "cxl0"})
+    # 100 MB at the rate of one x8 expander instead of the card's 16 lanes
+    assert 1e-3 < cxl - here < 6e-3
+    plain = {key: value for key, value in trace.items() if key != "rules"}
+    assert seconds(plain, "xeon-2s-cxl", placement={"optimizer_states": "cxl0"}) == pytest.approx(here, rel=1e-6)
+
+
+def test_an_unknown_part_is_named_by_the_scenario(tmp_path: Path) -> None:
+    path = str(write(tmp_path, deviceProperties=[{"name": "Some GPU"}]))
+    with pytest.raises(InputError, match="recorded on Some GPU, which is not in the part catalogue"):
+        seconds({"file": path}, "dgx-a100")
+    slow = seconds({"file": path, "step": 0, "source_part": "v100-32gb-sxm"}, "dgx-1-v100")
+    fast = seconds({"file": path, "step": 0, "source_part": "v100-32gb-sxm"}, "dgx-a100")
+    assert fast < slow
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        (3, "expected the path of a trace file, got 3"),
+        ([], "expected the path of a trace file"),
+        ({"file": "missing.json"}, "no such trace file"),
+        ({"file": "t.json", "steps": 1}, "unknown key 'steps'.*did you mean 'step'"),
+        ({"file": "t.json", "step": -1}, "step"),
+        ({"file": "t.json", "stamp": ["1"]}, "unknown key 'stamp'"),
+    ],
+)
+def test_wrong_blocks_say_what_is_wrong(tmp_path: Path, trace: Any, message: str) -> None:
+    write(tmp_path)
+    with pytest.raises(InputError, match=message):
+        list(scenario_of({"topology": "dgx-a100", "workload": {"trace": trace}}, file=str(tmp_path / "s.yaml")).expand())
+
+
+def test_a_changed_file_is_another_workload(tmp_path: Path) -> None:
+    path = write(tmp_path)
+
+    def workload() -> Trace:
+        (point,) = scenario_of({"topology": "dgx-a100", "workload": {"trace": str(path)}}).expand()
+        assert isinstance(point.job.workload, Trace)
+        return point.job.workload
+
+    before = workload()
+    assert workload() == before
+    os.utime(path, ns=(1, 1))
+    assert workload() != before
