@@ -52,7 +52,9 @@ def chakra(
     from sim.interchange.chakra.write import groups_of, traces_of
 
     result = _run(scenario)
-    seconds = {record.id: record.end_s - record.start_s for record in result.replay.operations}
+    # an operation's own latency comes before its start: it is part of what the operation takes
+    latency_s = {operation.id: operation.latency_s for operation in result.program.operations}
+    seconds = {record.id: record.end_s - record.start_s + latency_s[record.id] for record in result.replay.operations}
     step = result.step
     world = sum(item.num_ranks for item in step.rank_classes)
     output.mkdir(parents=True, exist_ok=True)

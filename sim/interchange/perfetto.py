@@ -154,20 +154,25 @@ def _names(program: Program, tracks: dict[str, tuple[int, int]]) -> Iterator[dic
 
 def _slice(operation: Operation, record: OperationRecord) -> _Slice:
     args: dict[str, Any] = {"id": operation.id, "kind": operation.kind.value}
+    start_s, end_s = _begin_s(operation, record), record.end_s
     optional = {
         "phase": operation.phase, "bytes": operation.size_bytes, "flops": operation.flops,
-        "waited_s": record.start_s - record.ready_s,
+        "waited_s": start_s - record.ready_s,
     }  # fmt: skip
     args |= {name: value for name, value in optional.items() if value}
     if operation.layer >= 0:
         args["layer"] = operation.layer
     if operation.micro_batch >= 0:
         args["micro_batch"] = operation.micro_batch
-    start_s, end_s = record.start_s, record.end_s
     return _Slice(
         stream=operation.stream, name=operation.name or operation.id, category=operation.category,
         start_s=start_s, end_s=end_s, busy_s=end_s - start_s, args=args,
     )  # fmt: skip
+
+
+def _begin_s(operation: Operation, record: OperationRecord) -> float:
+    """Start of an operation with its own latency, which comes before its work."""
+    return max(record.ready_s, record.start_s - operation.latency_s)
 
 
 def _arrows(program: Program, replay: Replay) -> Iterator[tuple[str, str, float, float, int]]:
@@ -182,7 +187,7 @@ def _arrows(program: Program, replay: Replay) -> Iterator[tuple[str, str, float,
                 first = records[name]
                 # a viewer binds an arrow to the bar that encloses its time: just inside the end of the first bar
                 inside_s = max(first.start_s, first.end_s - 1e-9)
-                yield streams[name], operation.stream, inside_s, records[operation.id].start_s, number
+                yield streams[name], operation.stream, inside_s, _begin_s(operation, records[operation.id]), number
 
 
 def _counters(segments: Iterable[ChannelSegment], occupancy: Iterable[Occupancy]) -> Iterator[dict[str, Any]]:

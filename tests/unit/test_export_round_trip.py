@@ -1,0 +1,62 @@
+"""What `tiersim export` writes of a whole scenario, read back: the same step time, and no second lost on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sim import cli, experiment
+from sim.config import scenario_of
+from sim.records import Kind
+
+#: a CPU optimizer with costs before its work (casts, hooks), an expander, copies both ways
+SCENARIO = """
+name: box
+topology: xeon-2s-cxl
+workload: {training: {model: gpt2, sequence_length: 1024, batch_size: 4, precision: bf16, attention: flash}}
+placement: {optimizer_states: {dram: 60%, cxl0: 40%}, master_weights: dram, gradients: dram}
+"""
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "box.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+@pytest.fixture(scope="module")
+def simulated(scenario: Path) -> experiment.Result:
+    from sim.config import load_scenario
+
+    (point,) = load_scenario(scenario).expand()
+    return experiment.run(point, with_penalty=False)
+
+
+def test_a_chakra_export_replays_in_the_time_of_its_scenario(
+    scenario: Path, simulated: experiment.Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert any(op.kind is Kind.HOST_UPDATE and op.fixed_s > 0 for op in simulated.step.operations)
+    assert cli.run(["export", "chakra", str(scenario), "-o", str(tmp_path)]) == 0
+    assert "1 of 1 ranks" in capsys.readouterr().out
+    files = [str(path) for path in (tmp_path / "box.0.et", tmp_path / "comm_groups.json")]
+    trace = {"file": files, "source_part": "h100-pcie"}
+    (back,) = scenario_of({"topology": "xeon-2s-cxl", "workload": {"trace": trace}}).expand()
+    again = experiment.run(back, with_penalty=False)
+    assert again.summary.step_time_s == pytest.approx(simulated.summary.step_time_s, rel=0.01)
+    moved = [sum(op.size_bytes for op in r.step.operations if op.kind is Kind.TRANSFER) for r in (simulated, again)]
+    assert moved[0] == pytest.approx(moved[1])
+
+
+def test_a_timeline_shows_every_second_of_every_operation(scenario: Path, simulated: experiment.Result, tmp_path: Path) -> None:
+    output = tmp_path / "t.json"
+    assert cli.run(["export", "timeline", str(scenario), "-o", str(output)]) == 0
+    bars = {e["args"]["id"]: e for e in json.loads(output.read_text())["traceEvents"] if e["ph"] == "X"}
+    operations = {operation.id: operation for operation in simulated.program.operations}
+    assert bars.keys() == operations.keys()
+    for record in simulated.replay.operations:
+        operation, bar = operations[record.id], bars[record.id]
+        assert bar["dur"] / 1e6 == pytest.approx(record.end_s - record.start_s + operation.latency_s, abs=2e-9)
+        assert (bar["ts"] + bar["dur"]) / 1e6 == pytest.approx(record.end_s, abs=2e-9)
