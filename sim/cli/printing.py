@@ -120,8 +120,10 @@ def _print_times(result: Result, out: Console) -> None:
         table.add_row("Throughput", f"{format_rate(times.tokens_per_s)} tokens/s")
     else:
         table.add_row("Step time", f"{format_seconds(seconds)}  ({low} to {high}; {band['basis']})")
-        table.add_row("Throughput", f"{format_rate(summary.tokens_per_s)} tokens/s")
-        table.add_row("MFU", f"{100 * summary.mfu:.1f} %")
+        if result.step.num_tokens:  # a recording does not say how many
+            table.add_row("Throughput", f"{format_rate(summary.tokens_per_s)} tokens/s")
+        if result.step.model_flops:
+            table.add_row("MFU", f"{100 * summary.mfu:.1f} %")
     table.add_row("Offload penalty", _penalty(result))
     table.add_row("Binds", _binding(result))
     claim = result.point().get("claim")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Any
 
 from sim.config.part_block import part_block
@@ -10,15 +10,12 @@ from sim.errors import Fault, InputError
 from sim.interchange.machines import Figure, Layout
 from sim.interchange.machines.figures import Adapter
 from sim.probe.calibrate import start_and_rate
+from sim.study.machine_adapters import add_adapters
 from sim.study.machine_import import Draft, catalogue_of, copied, gb_per_s, gpu_part, median, num_gpus
 
 _GENERATIONS = ("pcie3", "pcie4", "pcie5", "pcie6")
 _SWITCHES = {"pcie3": "pcie3-switch", "pcie4": "pcie4-switch", "pcie5": "pcie5-switch"}
 _GPU_SWITCHES = {"nvlink2": "nvswitch1", "nvlink3": "nvswitch2", "nvlink4": "nvswitch3", "nvlink5": "nvswitch4"}
-_ADAPTERS = {"pcie3": "connectx-4-edr", "pcie4": "connectx-6-hdr"}
-_DRIVE = "nvme-pcie4-2tb"
-#: blocks from this size on tell a drive's bandwidth, smaller ones its operations per second
-_LARGE_BLOCK = 2**17
 _RATIO_LIMIT = 1.2
 
 
@@ -27,26 +24,7 @@ def add_devices(draft: Draft, layout: Layout) -> None:
     gpus = layout.of_kind("gpu") or _gpus_of_figures(draft, layout)
     if gpus:
         _Gpus(draft, layout, gpus).add()
-    _nics(draft, layout)
-    _drives(draft, layout)
-    _widen_sockets(draft)
-
-
-def _widen_sockets(draft: Draft) -> None:
-    """Devices that are there have lanes: a socket gets as many as they need where its part is thought to have fewer."""
-    needed: Counter[str] = Counter()
-    for entry in draft.devices.values():
-        above = str(entry.get("to", ""))
-        if above.startswith("cpu"):
-            part: Any = draft.parts.get(entry["part"]) or catalogue_of(entry["part"]).parts[entry["part"]]
-            link = entry.get("link") or (part.get("link") if isinstance(part, dict) else getattr(part, "link", None))
-            lanes = link.get("lanes", 16) if isinstance(link, dict) else getattr(link, "lanes", 16)
-            needed[above] += lanes["value"] if isinstance(lanes, dict) else lanes
-    port = draft.parts.get("host-cpu", {}).get("pcie")
-    have = port["lanes"]["value"] if port and isinstance(port["lanes"], dict) else port["lanes"] if port else 0
-    if needed and max(needed.values()) > have:
-        lanes = draft.assume("PCIe lanes of a socket", max(needed.values()), "what the devices found on it need")
-        draft.parts["host-cpu"]["pcie"] = {"part": port["part"], "lanes": lanes}
+    add_adapters(draft, layout)
 
 
 def _gpus_of_figures(draft: Draft, layout: Layout) -> list[Adapter]:
@@ -297,69 +275,3 @@ class _Gpus:
             changes["message_latency"] = self.draft.measured(f"{hop * 1e6:.3g} us", [small], "hop of a small collective")
         self.draft.parts["gpu-link"] = copied(self.draft, name, changes)
         return "gpu-link"
-
-
-def _nics(draft: Draft, layout: Layout) -> None:
-    adapters = layout.of_kind("nic")
-    if not adapters:
-        return
-    cpus = sum(name.startswith("cpu") for name in draft.devices)
-    if not cpus:
-        return
-    fastest = max((adapter.link_bytes_per_s for adapter in adapters), default=0.0)
-    generation = "pcie3" if 0 < fastest < 16.5e9 else "pcie4" if 0 < fastest < 33e9 else "pcie5"
-    part = _ADAPTERS.get(generation, "connectx-7-ndr")
-    draft.assumptions.append(f"{len(adapters)} network adapters: {part} (the files do not tell their speed)")
-    for index, adapter in enumerate(adapters):
-        draft.devices[f"nic{index}"] = {"part": part, "to": f"cpu{min(adapter.socket, cpus - 1)}"}
-
-
-def _drives(draft: Draft, layout: Layout) -> None:
-    """NVMe drives: as fio measured them, else as in the catalogue."""
-    rates = [f for f in draft.of("storage_bandwidth") if f.at["is_direct"] == 1.0]
-    if len(rates) < len(draft.of("storage_bandwidth")):
-        draft.assumptions.append("fio jobs through the page cache (direct=0): not used")
-    drives = layout.of_kind("nvme")
-    cpus = sum(name.startswith("cpu") for name in draft.devices)
-    if not cpus or not (rates or drives):
-        return
-    part = _drive_part(draft, layout, rates) if rates else _DRIVE
-    if not rates:
-        draft.assumptions.append(f"drives: {_DRIVE} (give --fio to calibrate)")
-    if len(drives) > 1 and rates:
-        draft.assumptions.append(f"fio measured one drive; the other {len(drives) - 1} are taken as equal")
-    for index in range(max(1, len(drives))):
-        socket = drives[index].socket if drives else 0
-        draft.devices[f"nvme{index}"] = {"part": part, "to": f"cpu{min(socket, cpus - 1)}"}
-
-
-def _drive_part(draft: Draft, layout: Layout, rates: list[Figure]) -> str:
-    base: Any = catalogue_of(_DRIVE).parts[_DRIVE]
-    changes: dict[str, Any] = {"title": "drive, as achieved", "efficiency": 1.0}
-    for direction in ("read", "write"):
-        large = [f for f in rates if f.at["direction"] == direction and float(f.at["block_bytes"]) >= _LARGE_BLOCK]
-        key = f"{direction}_bandwidth"
-        if large:
-            best = max(large, key=lambda figure: figure.value)
-            changes[key] = draft.measured(gb_per_s(best.value), [best], f"{direction}s of the drive")
-        else:
-            rate = getattr(base, key) * base.efficiency
-            changes[key] = draft.assume(
-                f"large {direction}s of the drive", gb_per_s(rate), f"{_DRIVE}; no fio job has such blocks"
-            )
-        single = [f for f in draft.of("storage_latency", direction=direction, depth=1.0) if f.at["is_direct"] == 1.0]
-        if single:
-            quickest = min(single, key=lambda figure: figure.value)
-            changes[f"{direction}_latency"] = draft.measured(f"{quickest.value * 1e6:.4g} us", [quickest], f"one {direction}")
-    small = [
-        f for f in rates if f.at["direction"] == "read" and f.at["pattern"] == "random" and float(f.at["block_bytes"]) <= 8192
-    ]
-    if small:
-        most = max(small, key=lambda figure: float(figure.at["operations_per_s"]))
-        operations = float(most.at["operations_per_s"])
-        changes["read_operations"] = draft.measured(f"{operations:.6g} Hz", [most], "random reads per second")
-    sizes = [drive.capacity_bytes for drive in layout.of_kind("nvme") if drive.capacity_bytes]
-    if sizes:
-        changes["capacity"] = {"value": f"{min(sizes) / 1e9:.6g} GB", "source": draft.cite("datasheet", layout.source)}
-    draft.parts["drive"] = copied(draft, _DRIVE, changes)
-    return "drive"

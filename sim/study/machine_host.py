@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import numpy as np
-
 from sim.interchange.machines import Figure, Layout
+from sim.study.machine_figures import Grid, fit_curve, grid_of
 from sim.study.machine_import import Draft, catalogue_of, copied, gb_per_s, gpu_part, matching_cpu, num_gpus
 
 #: of a socket that no file and no catalogue part describes (assumed, listed): cores, GB/s, GiB, ns, lines in flight, PCIe lanes
@@ -28,7 +27,7 @@ _OF_THE_DIMMS = (
 
 def add_host(draft: Draft, layout: Layout) -> None:
     """Sockets with memory as achieved, the links between them, CXL devices behind nodes without cores."""
-    grid = _grid(draft)
+    grid = grid_of(draft)
     num = _num_sockets(draft, layout, grid)
     base = matching_cpu(layout.sockets[0].model if layout.sockets else "")
     module = _superchip(draft, layout)
@@ -45,41 +44,7 @@ def add_host(draft: Draft, layout: Layout) -> None:
     _cxl(draft, layout, grid)
 
 
-class _Grid:
-    """MLC's matrices: nodes with cores, and what each reaches where."""
-
-    def __init__(self) -> None:
-        self.latency: dict[tuple[int, int], Figure] = {}
-        self.bandwidth: dict[tuple[int, int], Figure] = {}
-
-    @property
-    def with_cores(self) -> list[int]:
-        """Nodes that have a row."""
-        return sorted({row for row, _ in (*self.latency, *self.bandwidth)})
-
-    @property
-    def without_cores(self) -> list[int]:
-        """Nodes that are a column only."""
-        return sorted({column for _, column in (*self.latency, *self.bandwidth)} - set(self.with_cores))
-
-    def local(self, table: dict[tuple[int, int], Figure]) -> list[Figure]:
-        """The diagonal."""
-        return [figure for (row, column), figure in table.items() if row == column]
-
-    def remote(self, table: dict[tuple[int, int], Figure]) -> list[Figure]:
-        """Between nodes that have cores."""
-        return [figure for (row, column), figure in table.items() if row != column and column in self.with_cores]
-
-
-def _grid(draft: Draft) -> _Grid:
-    grid = _Grid()
-    for quantity, table in (("memory_latency", grid.latency), ("memory_bandwidth", grid.bandwidth)):
-        for figure in draft.of(quantity):
-            table[int(figure.at["from_node"]), int(figure.at["to_node"])] = figure
-    return grid
-
-
-def _num_sockets(draft: Draft, layout: Layout, grid: _Grid) -> int:
+def _num_sockets(draft: Draft, layout: Layout, grid: Grid) -> int:
     if layout.sockets:
         return len(layout.sockets)
     if _superchip(draft, layout):
@@ -102,7 +67,7 @@ def _superchip(draft: Draft, layout: Layout) -> str:
     return "grace-480gb" if getattr(part, "c2c", None) else ""
 
 
-def _cpu(draft: Draft, layout: Layout, base: str, num: int, grid: _Grid) -> dict[str, Any]:
+def _cpu(draft: Draft, layout: Layout, base: str, num: int, grid: Grid) -> dict[str, Any]:
     socket = layout.sockets[0] if layout.sockets else None
     from_base = {}
     if base:
@@ -139,7 +104,7 @@ def _cpu(draft: Draft, layout: Layout, base: str, num: int, grid: _Grid) -> dict
     return cpu
 
 
-def _memory(draft: Draft, layout: Layout, base: str, num: int, grid: _Grid) -> dict[str, Any]:
+def _memory(draft: Draft, layout: Layout, base: str, num: int, grid: Grid) -> dict[str, Any]:
     """Attached memory of one socket at the rate that reads reach; the memory part beside it has efficiency 1."""
     rate = _read_rate(draft, layout, base, num, grid)
     own = [node for node in layout.nodes if node.kind in ("dram", "hbm")]
@@ -161,7 +126,7 @@ def _memory(draft: Draft, layout: Layout, base: str, num: int, grid: _Grid) -> d
     return {"part": "host-memory", "capacity": capacity, "bandwidth": rate}
 
 
-def _read_rate(draft: Draft, layout: Layout, base: str, num: int, grid: _Grid) -> dict[str, Any]:
+def _read_rate(draft: Draft, layout: Layout, base: str, num: int, grid: Grid) -> dict[str, Any]:
     local = grid.local(grid.bandwidth)
     if local:
         total = sum(figure.value for figure in local) / num
@@ -208,7 +173,7 @@ def _write_cost(draft: Draft) -> Any:
     return draft.assume("cost of a written byte above a read one", 0.14, "DDR5 with two ranks")
 
 
-def _latency(draft: Draft, layout: Layout, base: str, grid: _Grid) -> dict[str, Any]:
+def _latency(draft: Draft, layout: Layout, base: str, grid: Grid) -> dict[str, Any]:
     local = grid.local(grid.latency)
     curve = draft.of("loaded_latency")
     told = [node.latency_s for node in layout.nodes if node.kind == "dram" and node.latency_s > 0]
@@ -236,26 +201,7 @@ def _latency(draft: Draft, layout: Layout, base: str, grid: _Grid) -> dict[str, 
     return {"idle": idle, "a": {"value": a, "source": fitted}, "c": c, "k": {"value": k, "source": fitted}}
 
 
-def fit_curve(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """(a, k) of L = L0 (1 + a u / (1 - k u)) through points of (bytes/s, s); u is the share of the largest rate.
-
-    Least squares in a for each k of a grid; the lowest point is L0. Points above the knee (u > 0.97) count half: MLC's
-    rate goes back and forth there.
-    """
-    rates, latencies = (np.array(values) for values in zip(*sorted(points), strict=True))
-    u, rise = rates / rates.max(), latencies / latencies.min() - 1.0
-    weight = np.where(u > 0.97, 0.5, 1.0)
-    best = (0.0, 0.0, np.inf)
-    for k in np.arange(0.0, 0.996, 0.005):
-        shape = u / (1.0 - k * u)
-        a = max(0.0, float((weight * shape * rise).sum() / (weight * shape * shape).sum()))
-        error = float((weight * (a * shape - rise) ** 2).sum())
-        if error < best[2]:
-            best = (a, float(k), error)
-    return round(best[0], 4), round(best[1], 3)
-
-
-def _join(draft: Draft, names: list[str], grid: _Grid) -> None:
+def _join(draft: Draft, names: list[str], grid: Grid) -> None:
     """One link between each two sockets, as fast as reads of the other socket's memory."""
     remote, near = grid.remote(grid.bandwidth), grid.local(grid.latency)
     far = grid.remote(grid.latency)
@@ -283,7 +229,7 @@ def _join(draft: Draft, names: list[str], grid: _Grid) -> None:
         draft.links["sockets"] = {"part": "socket-link", "lanes": 1, "mesh": names}
 
 
-def _cxl(draft: Draft, layout: Layout, grid: _Grid) -> None:
+def _cxl(draft: Draft, layout: Layout, grid: Grid) -> None:
     """A CXL device for each node of that kind, or each memory device on the bus, or each column of MLC without a row."""
     nodes = [node for node in layout.nodes if node.kind == "cxl"]
     boards = layout.of_kind("cxl")

@@ -1,0 +1,62 @@
+"""Figures of a machine taken together: MLC's matrices by node, and the curve of loaded latency."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.interchange.machines import Figure
+from sim.study.machine_import import Draft
+
+
+class Grid:
+    """MLC's matrices: nodes with cores, and what each reaches where."""
+
+    def __init__(self) -> None:
+        self.latency: dict[tuple[int, int], Figure] = {}
+        self.bandwidth: dict[tuple[int, int], Figure] = {}
+
+    @property
+    def with_cores(self) -> list[int]:
+        """Nodes that have a row."""
+        return sorted({row for row, _ in (*self.latency, *self.bandwidth)})
+
+    @property
+    def without_cores(self) -> list[int]:
+        """Nodes that are a column only."""
+        return sorted({column for _, column in (*self.latency, *self.bandwidth)} - set(self.with_cores))
+
+    def local(self, table: dict[tuple[int, int], Figure]) -> list[Figure]:
+        """The diagonal."""
+        return [figure for (row, column), figure in table.items() if row == column]
+
+    def remote(self, table: dict[tuple[int, int], Figure]) -> list[Figure]:
+        """Between nodes that have cores."""
+        return [figure for (row, column), figure in table.items() if row != column and column in self.with_cores]
+
+
+def grid_of(draft: Draft) -> Grid:
+    """The matrices that the figures of a draft make."""
+    grid = Grid()
+    for quantity, table in (("memory_latency", grid.latency), ("memory_bandwidth", grid.bandwidth)):
+        for figure in draft.of(quantity):
+            table[int(figure.at["from_node"]), int(figure.at["to_node"])] = figure
+    return grid
+
+
+def fit_curve(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """(a, k) of L = L0 (1 + a u / (1 - k u)) through points of (bytes/s, s); u is the share of the largest rate.
+
+    Least squares in a for each k of a grid; the lowest point is L0. Points above the knee (u > 0.97) count half: MLC's
+    rate goes back and forth there.
+    """
+    rates, latencies = (np.array(values) for values in zip(*sorted(points), strict=True))
+    u, rise = rates / rates.max(), latencies / latencies.min() - 1.0
+    weight = np.where(u > 0.97, 0.5, 1.0)
+    best = (0.0, 0.0, np.inf)
+    for k in np.arange(0.0, 0.996, 0.005):
+        shape = u / (1.0 - k * u)
+        a = max(0.0, float((weight * shape * rise).sum() / (weight * shape * shape).sum()))
+        error = float((weight * (a * shape - rise) ** 2).sum())
+        if error < best[2]:
+            best = (a, float(k), error)
+    return round(best[0], 4), round(best[1], 3)
