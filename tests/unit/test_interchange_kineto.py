@@ -383,3 +383,19 @@ def test_control_characters_and_kilometre_names_are_tamed() -> None:
     (kernel,) = [op for op in imported(sample).operations if op.kernels]
     assert len(kernel.name) <= 240
     assert kernel.name.startswith("evil [31m</script> x")
+
+
+def test_on_a_faster_gpu_the_cpu_sets_the_pace() -> None:
+    """The CPU needs 400 us a step and runs ahead of kernels of 1000 us: free here, the limit where kernels take 100 us."""
+    sample = Sample()
+    for number in range(3):
+        sample.step(number, number * 400.0, 400)
+        sample.launch(number * 400.0 + 100, number * 1000.0 + 110, 1000)
+    step = imported(sample, step=1)
+    assert step.source_step_s == pytest.approx(1000e-6, abs=2e-6)
+    assert longest_path_s(step) == pytest.approx(1000e-6, abs=5e-6)
+    faster = tuple(
+        msgspec.structs.replace(op, kernels=tuple(msgspec.structs.replace(k, recorded_s=k.recorded_s / 10) for k in op.kernels))
+        for op in step.operations
+    )
+    assert longest_path_s(msgspec.structs.replace(step, operations=faster)) == pytest.approx(400e-6, abs=5e-6)

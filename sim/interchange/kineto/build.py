@@ -110,6 +110,7 @@ class _Builder:
         self.works = [w for w in self.linked.works if self._is_of_step(w)]
         self.work_in = {work.index for work in self.works}
         self.first: list[str] = []  # what everything else waits for
+        self.own_ns = 0  # CPU time of the step that is no wait, hidden or not
         self.hidden_until_ns = min(done_ns(reading, self.start_ns), self.end_ns)
 
     def _is_of_step(self, work: Work) -> bool:
@@ -126,6 +127,7 @@ class _Builder:
         for work in self.works:
             self._work(work)
         if self.hidden_until_ns > self.start_ns:
+            self._pace()
             hidden_ms = (self.hidden_until_ns - self.start_ns) / 1e6
             self.counts[f"CPU time hidden behind the step before: {hidden_ms:.1f} ms; steps"] = 1
         names = {op.id: f"{op.stream}.{op.sequence}" for op in self.operations}
@@ -148,6 +150,13 @@ class _Builder:
         """Part of [start, end) that ran behind the work of earlier steps."""
         return max(0, min(end_ns, self.hidden_until_ns) - start_ns)
 
+    def _pace(self) -> None:
+        """What hides behind the step before costs nothing while the GPU is the slower one, but steps follow each other no
+        faster than the CPU launches them: all its own time of the step, beside everything else."""
+        own_ns = min(self.own_ns, self.end_ns - self.start_ns)
+        name = "the CPU's own time of a step: its pace"
+        self._add("cpu pace", Kind.COMPUTE, "pace", list(self.first), fixed_s=own_ns * 1e-9, category="idle", name=name)
+
     def _call(self, call: Call) -> None:
         """CPU time up to and in the call; a blocking call is a second operation that waits."""
         before = self.reading.predecessors[call.index]
@@ -161,7 +170,9 @@ class _Builder:
         after = self._load(stream, call, from_ns, after)
         own_ns, rest_ns = self.waits.cpu_ns[call.index]
         loaded_ns = self._loading_ns(from_ns, call.start_ns)
-        cpu_ns = call.start_ns - from_ns - loaded_ns + own_ns - self._hidden(from_ns + loaded_ns, call.start_ns + own_ns)
+        busy_ns = call.start_ns - from_ns - loaded_ns + own_ns
+        self.own_ns += max(0, busy_ns) + loaded_ns + rest_ns
+        cpu_ns = busy_ns - self._hidden(from_ns + loaded_ns, call.start_ns + own_ns)
         phase = self._phase(call.operator, call.thread)
         fixed = {"category": "idle", "phase": phase, "name": call.name}
         self._add(stream, Kind.COMPUTE, f"c{call.index}", after, fixed_s=max(0, cpu_ns) * 1e-9, **fixed)
@@ -192,6 +203,7 @@ class _Builder:
         last = max(self.calls, key=lambda call: call.end_ns, default=None)
         from_ns = min(self.end_ns, last.end_ns) if last is not None else self.start_ns
         after = [self._last_of(last)] if last is not None else []
+        self.own_ns += max(0, self.end_ns - from_ns)
         tail_ns = self.end_ns - from_ns - self._hidden(from_ns, self.end_ns)
         name = "until the end of the step"
         self._add("cpu", Kind.COMPUTE, "end", after, fixed_s=max(0, tail_ns) * 1e-9, category="idle", name=name)
