@@ -51,7 +51,7 @@ def survey(
 
     Example: tiersim trace survey recordings/*.json.gz
     """
-    from sim.study.survey import medians
+    from sim.study.survey import MOST_KEPT, is_explained, medians
     from sim.study.survey import survey as survey_of
 
     rows = []
@@ -68,11 +68,14 @@ def survey(
         return
     for name, (error, count) in medians(rows).items():
         typer.echo(f"median {name.replace('_', ' '):<17} {error:.1%} over {count} recordings")
+    left_out = sum(not is_explained(row) for row in rows)
+    if left_out:
+        typer.echo(f"left out of the medians: {left_out} that keep more than {MOST_KEPT:.0%} of their step as recorded")
 
 
 _SURVEY_HEAD = (
     f"{'recording':<44} {'ranks':>5} {'operations':>10} {'to GPU':>9} {'to host':>9} {'collective':>10} "
-    f"{'steps':>5} {'recorded':>9} {'error':>6} {'step':>6} {'rank':>6}  replayed on"
+    f"{'steps':>5} {'recorded':>9} {'kept':>5} {'error':>6} {'step':>6} {'rank':>6}  replayed on"
 )
 
 
@@ -89,7 +92,8 @@ def _survey_line(row: SurveyRow) -> str:
     time = format_seconds(row.recorded_s) if row.recorded_s else "-"
     counts = f"{name:<44} {row.num_ranks:>5} {row.num_operations:>10,} {to_gpu:>9} {to_host:>9} {collective:>10}"
     own, step, rank = errors
-    return f"{counts} {row.num_steps:>5} {time:>9} {own:>6} {step:>6} {rank:>6}  {row.machine or row.message or '-'}"
+    kept = f"{row.kept_share:.0%}" if row.kept_share >= 0.005 else "-"
+    return f"{counts} {row.num_steps:>5} {time:>9} {kept:>5} {own:>6} {step:>6} {rank:>6}  {row.machine or row.message or '-'}"
 
 
 def lines_of(found: object) -> list[str]:
@@ -114,5 +118,7 @@ def lines_of(found: object) -> list[str]:
     if found.flops:
         lines.append(f"FLOPs from shapes  {format_flops(found.flops).replace('FLOP/s', 'FLOP')}")
     lines += [f"busy               {format_seconds(seconds):>10}  {stream}" for stream, seconds in found.busy_s.items()]
+    if found.kept_s:
+        lines.append(f"kept as recorded   {format_seconds(found.kept_s):>10}  (nothing in the recording explains it)")
     lines += [f"inferred           {note}" for note in found.notes]
     return lines

@@ -8,6 +8,9 @@ import msgspec
 
 from sim.records import Kind, Step, StepOperation
 
+#: names of operations that keep recorded time which nothing in the recording explains
+UNRECORDED_WORK, UNEXPLAINED_GAP = "unrecorded GPU work", "unexplained gap"
+
 
 class TraceStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Counts and sums of one step, over all its rank classes (one member each). SI units."""
@@ -24,6 +27,7 @@ class TraceStatistics(msgspec.Struct, frozen=True, kw_only=True):
     kernel_s: dict[str, float]  # recorded seconds by kernel class
     flops: float
     busy_s: dict[str, float]  # recorded or fixed seconds by stream
+    kept_s: float  # recorded time that nothing explains, of the stream that has most: replayed as it was
     notes: tuple[str, ...]
 
 
@@ -52,9 +56,23 @@ def statistics(step: Step) -> TraceStatistics:
         num_ranks=sum(item.num_ranks for item in step.rank_classes), num_operations=dict(kinds.most_common()),
         num_dependencies=sum(len(operation.after) for operation in step.operations),
         bytes_by_direction={key: float(value) for key, value in moved.most_common()}, num_by_direction=dict(count),
-        kernel_s={key: float(value) for key, value in kernels.most_common() if value}, flops=flops,
+        kept_s=kept_s(step), kernel_s={key: float(value) for key, value in kernels.most_common() if value}, flops=flops,
         busy_s={key: float(busy[key]) for key in sorted(busy)}, notes=step.notes,
     )  # fmt: skip
+
+
+def kept_s(step: Step) -> float:
+    """Seconds of a recording that its events do not explain and a replay keeps, of the stream that has most.
+
+    GPU work that the profiler did not see (nodes of CUDA graphs, filtered kernels) and idle time before works whose launch
+    is not recorded. Where it is a large share of the step, a replay on the same machine proves nothing.
+    """
+    kept: Counter[str] = Counter()
+    for operation in step.operations:
+        if operation.name in (UNRECORDED_WORK, UNEXPLAINED_GAP):
+            seconds = operation.fixed_s + sum(kernel.recorded_s for kernel in operation.kernels)
+            kept[operation.stream] += seconds  # type: ignore[assignment]
+    return float(max(kept.values(), default=0))
 
 
 def _direction(operation: StepOperation) -> str:

@@ -3,6 +3,9 @@
 Up to three errors per recording, all |replayed / recorded - 1|: of a step's own replay (a smoke test), of the replay of the
 step of median duration against the recorded time of every other step, and of one rank's replay alone against the recorded
 time of every other rank, from when the last of them had started. The latter two are of runs that the replay has not seen.
+
+A recording that leaves much of its step unexplained (`kept_share`) agrees with itself because that time is copied: its
+errors are shown, and left out of the medians.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from sim.topology.machine import Machine
 
 #: machine for recordings whose GPU is in no built-in topology: kernels keep their times, copies cross its PCIe 4 link
 FALLBACK = "dgx-a100"
+#: largest share of a step that may be kept as recorded for its errors to mean anything
+MOST_KEPT = 0.1
 #: a step shorter than this is a fixture, not a measurement
 _SHORTEST_S = 1e-4
 
@@ -49,6 +54,7 @@ class SurveyRow(msgspec.Struct, frozen=True, kw_only=True):
     num_steps: int = 0
     machine: str = ""
     recorded_s: float = 0.0
+    kept_share: float = 0.0  # of the step: recorded time that nothing explains, replayed as it was
     replayed_s: float | None = None
     error: float | None = None  # median over steps
     other_step_error: float | None = None  # median over the steps other than the chosen one
@@ -68,11 +74,16 @@ def survey(paths: Iterable[str | Path], *, on: str = "") -> Iterator[SurveyRow]:
             yield SurveyRow(file=str(path), verdict="refused", message=str(error.faults[0] if error.faults else error))
 
 
+def is_explained(row: SurveyRow) -> bool:
+    """Whether the replay of a recording follows from its events rather than from time that it keeps."""
+    return row.kept_share <= MOST_KEPT
+
+
 def medians(rows: Sequence[SurveyRow]) -> dict[str, tuple[float, int]]:
-    """Error by name -> (median over the recordings that have it, their number)."""
+    """Error by name -> (median over the explained recordings that have it, their number)."""
     found = {}
     for name in ("error", "other_step_error", "other_rank_error"):
-        errors = [error for row in rows if (error := getattr(row, name)) is not None]
+        errors = [error for row in rows if is_explained(row) and (error := getattr(row, name)) is not None]
         if errors:
             found[name] = (statistics.median(errors), len(errors))
     return found
@@ -86,6 +97,7 @@ def _row(path: str | Path, on: str) -> SurveyRow:
     row = SurveyRow(
         file=str(path), verdict="read", origin=found.origin, source_part=found.source_part, num_ranks=found.num_ranks,
         num_operations=sum(found.num_operations.values()), num_steps=recorded.num_steps, recorded_s=step.source_step_s,
+        kept_share=min(1.0, found.kept_s / step.source_step_s) if step.source_step_s else 0.0,
         to_gpu_bytes=sum(size for way, size in moved.items() if "-> gpu" in way),
         to_host_bytes=sum(size for way, size in moved.items() if way.startswith("gpu ->")),
         collective_bytes=sum(size for way, size in moved.items() if "->" not in way),

@@ -7,6 +7,8 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from sim.errors import Fault, InputError
 from sim.interchange.gpu_names import part_of
 from sim.interchange.groups import Groups
@@ -17,6 +19,7 @@ from sim.interchange.kineto.events import looks_like, read_recording
 from sim.interchange.kineto.links import link
 from sim.interchange.kineto.steps import Window, find_steps
 from sim.interchange.rules import Rule
+from sim.interchange.statistics import kept_s
 from sim.records import RankClass, Step
 
 __all__ = ["Reading", "looks_like", "read_rank", "recorded_s", "start_delays_s", "step_from", "steps_of"]
@@ -85,12 +88,18 @@ def step_from(readings: Sequence[Reading], step: int | None = None) -> Step:
     elif world > 1:
         notes.append(f"rank {rank} stands for all {world} ranks (one rank's trace was given)")
     notes += [f"{what}: {count}" for what, count in sorted(counts.items())]
-    return Step(
+    made = Step(
         name=readings[0].recording.file.rsplit("/", 1)[-1],
         operations=tuple(operations), rank_classes=tuple(classes), group_sizes=groups.sizes,
         source_part=part_of(header.gpu_names[0], header.memory_bytes) if header.gpu_names else "",
-        source_step_s=max(durations), origin="kineto", notes=tuple(notes),
+        source_step_s=max(durations), origin="kineto",
     )  # fmt: skip
+    if (kept := kept_s(made)) > 0:
+        share = kept / max(made.source_step_s, kept)
+        notes.append(
+            f"time that the recording does not explain, kept as recorded: {kept * 1e3:.1f} ms, {share:.0%} of the step"
+        )
+    return msgspec.structs.replace(made, notes=tuple(notes))
 
 
 def start_delays_s(readings: Sequence[Reading], step: int | None = None) -> list[float]:

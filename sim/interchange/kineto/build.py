@@ -22,6 +22,7 @@ from sim.interchange.kineto.steps import Window
 from sim.interchange.kineto.waits import Waits, find_waits, is_collective, main_queues
 from sim.interchange.kineto.works import WorkDescriber
 from sim.interchange.rules import Rule
+from sim.interchange.statistics import UNEXPLAINED_GAP, UNRECORDED_WORK
 from sim.records import Kernel, Kind, StepOperation
 
 _US = 1000
@@ -221,17 +222,24 @@ class _Builder:
             phase = self._phase(work.operator, self.linked.calls[work.call].thread)
         late_ns = min(self.waits.late_ns[work.index], work.start_ns - self.start_ns)
         if late_ns > _UNRECORDED_NS:
-            known = "launched works" if work.call >= 0 else "works without a recorded launch"
-            self.counts[f"gaps before {known} taken as unrecorded GPU work"] += 1
-            kernel = Kernel(kind="recorded", recorded_s=late_ns * 1e-9, name="unrecorded")
-            self._add(
-                stream, Kind.COMPUTE, f"w{work.index}.before", after, kernels=(kernel,), phase=phase, name="unrecorded GPU work"
-            )
+            self._gap(work, late_ns, stream, after, phase)
             after = []
         fields = self.reading.describer.describe(work, phase, self.groups)
         if fields["kind"] is Kind.COMPUTE:
             fields["fixed_s"] = self.gap_s
         self._add(stream, fields.pop("kind"), f"w{work.index}", after, **fields)
+
+    def _gap(self, work: Work, late_ns: int, stream: str, after: list[str], phase: str) -> None:
+        """Time before a work that nothing recorded explains: GPU work if it was queued long before, else just time."""
+        identity = f"w{work.index}.before"
+        if work.call >= 0:
+            self.counts["gaps before launched works taken as unrecorded GPU work"] += 1
+            kernel = Kernel(kind="recorded", recorded_s=late_ns * 1e-9, name=UNRECORDED_WORK)
+            self._add(stream, Kind.COMPUTE, identity, after, kernels=(kernel,), phase=phase, name=UNRECORDED_WORK)
+            return
+        self.counts["gaps before works without a recorded launch (kept, the same on any machine)"] += 1
+        fixed_s = late_ns * 1e-9
+        self._add(stream, Kind.COMPUTE, identity, after, fixed_s=fixed_s, category="idle", phase=phase, name=UNEXPLAINED_GAP)
 
     def _phase(self, operator: int, thread: object) -> str:
         for around in self.linked.enclosing(operator):
