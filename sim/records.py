@@ -90,6 +90,7 @@ class Kernel(Struct, frozen=True, kw_only=True):
     dtype: Dtype = "bf16"
     count: float = 1.0
     recorded_s: float = 0.0  # measured on `Step.source_part`; 0 = not measured
+    memory_share: float = 1.0  # measured: share of the memory bandwidth that was there for it (others ran beside it)
     variant: str = ""  # kernel generation, e.g. attention "fa1" "fa2" "cudnn" "eager"; "" = the part's default
     name: str = ""
 

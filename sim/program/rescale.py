@@ -33,7 +33,8 @@ def rescaled(step: Step, machine: Machine, source: Mapping[str, Any] | None) -> 
 
     `source` is the part (SI, as `Machine.part`) on which they were measured; None = not in the catalogue, which is fine
     when the machine's own part has the name `step.source_part`. Bytes inferred beyond what the memory can move in the
-    recorded time are cut to it (caches served them). Raises InputError when the source part is unknown.
+    recorded time are cut to it (caches served them); kernels that ran at the same time divide the memory among them, for
+    their recorded times hold what they did to each other. Raises InputError when the source part is unknown.
     """
     if not is_recorded(step):
         return step
@@ -73,7 +74,7 @@ class _Scale:
             floor_s = min(seconds, _FLOOR_S)
             seconds = floor_s + (seconds - floor_s) * ratio(kernel, self.source, self.target)
         size = kernel.read_bytes + kernel.write_bytes
-        limit = seconds * self.memory_bytes_per_s
+        limit = seconds * self.memory_bytes_per_s * kernel.memory_share
         cut = limit / size if size > limit else 1.0
         return msgspec.structs.replace(
             kernel, recorded_s=seconds, read_bytes=kernel.read_bytes * cut, write_bytes=kernel.write_bytes * cut

@@ -33,6 +33,11 @@ class WorkDescriber:
                 self.total_ns[work.operator] += duration_ns
                 if kernel_class.kind_of(work.name) in ("gemm", "attention"):
                     self.arithmetic_ns[work.operator] += duration_ns
+        self.shares = _memory_shares(linked.works)
+        busy_ns = Counter[int]()
+        for work in linked.works:
+            busy_ns[work.queue[0]] += work.end_ns - work.start_ns
+        self.device = min(busy_ns, key=lambda device: (-busy_ns[device], device), default=0)
         self.amounts: dict[int, tuple[Amount, tuple[str, ...]]] = {}
 
     def describe(self, work: Work, phase: str, groups: Groups) -> dict[str, Any]:
@@ -43,8 +48,16 @@ class WorkDescriber:
         if work.kind == "memcpy":
             return fields | self._copy(work, phase)
         if work.kind == "memset":
-            return fields | _kernels(Kernel(kind="elementwise", write_bytes=work.size_bytes, recorded_s=_seconds(work)))
+            filled = self._memory(work, 0.0, work.size_bytes)
+            return fields | _kernels(Kernel(kind="elementwise", recorded_s=_seconds(work), **filled))
         return fields | _kernels(self._kernel(work))
+
+    def _memory(self, work: Work, read_bytes: float, write_bytes: float) -> dict[str, float]:
+        """Traffic of a work; that of the process's other devices does not meet the one that is simulated."""
+        if work.queue[0] != self.device:
+            self.counts["works of further devices of the process (replayed without their memory traffic)"] += 1
+            return {}
+        return {"read_bytes": read_bytes, "write_bytes": write_bytes, "memory_share": self.shares[work.index]}
 
     def _kernel(self, work: Work) -> Kernel:
         kind = kernel_class.kind_of(work.name)
@@ -57,8 +70,8 @@ class WorkDescriber:
             flops = amount.flops * duration_ns / max(self.arithmetic_ns[work.operator], duration_ns)
         self.counts["kernels with FLOPs from shapes" if flops else "kernels scaled by class"] += 1
         return Kernel(
-            kind=kind, flops=flops, read_bytes=amount.read_bytes * share, write_bytes=amount.write_bytes * share,
-            dtype=dtype, recorded_s=_seconds(work), name=work.name,
+            kind=kind, flops=flops, dtype=dtype, recorded_s=_seconds(work), name=work.name,
+            **self._memory(work, amount.read_bytes * share, amount.write_bytes * share),
         )  # fmt: skip
 
     def _amount(self, operator: int) -> tuple[Amount, tuple[str, ...]]:
@@ -73,7 +86,7 @@ class WorkDescriber:
     def _copy(self, work: Work, phase: str) -> dict[str, Any]:
         size = work.size_bytes
         if "DtoD" in work.name:
-            return _kernels(Kernel(kind="elementwise", read_bytes=size, write_bytes=size, recorded_s=_seconds(work)))
+            return _kernels(Kernel(kind="elementwise", recorded_s=_seconds(work), **self._memory(work, size, size)))
         if not size:
             self.counts["copies without a size: replayed by their duration"] += 1
             return _kernels(Kernel(kind="recorded", recorded_s=_seconds(work), name=work.name))
@@ -113,6 +126,29 @@ class WorkDescriber:
             found = collectives.describe(work, self.linked, self.world_size, self.header.groups)
             self.collectives[work.index] = found
         return self.collectives[work.index]
+
+
+def _memory_shares(works: list[Work]) -> list[float]:
+    """Per work: its duration over the sum of its own and its overlaps with others on the same device.
+
+    Two kernels that run together all the time have half of the memory each; copies over a link and collectives do not count.
+    """
+    beside_ns = [0] * len(works)
+    active: list[Work] = []
+    for work in works:
+        if is_collective(work) or (work.kind == "memcpy" and "DtoD" not in work.name):
+            continue
+        active = [other for other in active if other.end_ns > work.start_ns]
+        for other in active:
+            if other.queue[0] == work.queue[0]:
+                overlap_ns = min(other.end_ns, work.end_ns) - work.start_ns
+                beside_ns[other.index] += overlap_ns
+                beside_ns[work.index] += overlap_ns
+        active.append(work)
+    return [
+        own / (own + beside) if (own := max(1, work.end_ns - work.start_ns)) and beside else 1.0
+        for work, beside in zip(works, beside_ns, strict=True)
+    ]
 
 
 def _kernels(kernel: Kernel) -> dict[str, Any]:
