@@ -52,7 +52,7 @@ class WorkDescriber:
             return fields | _kernels(Kernel(kind="elementwise", recorded_s=_seconds(work), **filled))
         return fields | _kernels(self._kernel(work))
 
-    def _memory(self, work: Work, read_bytes: float, write_bytes: float) -> dict[str, float]:
+    def _memory(self, work: Work, read_bytes: float, write_bytes: float) -> dict[str, Any]:
         """Traffic of a work; that of the process's other devices does not meet the one that is simulated."""
         if work.queue[0] != self.device:
             self.counts["works of further devices of the process (replayed without their memory traffic)"] += 1
