@@ -34,6 +34,7 @@ def _widen_sockets(draft: Draft) -> None:
     port = draft.parts.get("host-cpu", {}).get("pcie")
     have = port["lanes"]["value"] if port and isinstance(port["lanes"], dict) else port["lanes"] if port else 0
     if needed and max(needed.values()) > have:
+        draft.assumptions = [line for line in draft.assumptions if not line.startswith("PCIe lanes of a socket")]
         lanes = draft.assume("PCIe lanes of a socket", max(needed.values()), "what the devices found on it need")
         draft.parts["host-cpu"]["pcie"] = {"part": port["part"], "lanes": lanes}
 

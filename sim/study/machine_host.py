@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from sim.errors import Fault, InputError
 from sim.interchange.machines import Figure, Layout
 from sim.study.machine_figures import Grid, fit_curve, grid_of
 from sim.study.machine_import import Draft, catalogue_of, copied, gb_per_s, gpu_part, matching_cpu, num_gpus
@@ -28,6 +29,7 @@ _OF_THE_DIMMS = (
 def add_host(draft: Draft, layout: Layout) -> None:
     """Sockets with memory as achieved, the links between them, CXL devices behind nodes without cores."""
     grid = grid_of(draft)
+    _check_nodes(layout, grid)
     num = _num_sockets(draft, layout, grid)
     base = matching_cpu(layout.sockets[0].model if layout.sockets else "")
     module = _superchip(draft, layout)
@@ -42,6 +44,15 @@ def add_host(draft: Draft, layout: Layout) -> None:
     if num > 1:
         _join(draft, names, grid)
     _cxl(draft, layout, grid)
+
+
+def _check_nodes(layout: Layout, grid: Grid) -> None:
+    """Raises InputError when hwloc and MLC cannot have seen one machine: another number of NUMA nodes with cores."""
+    listed = sum(node.kind == "dram" for node in layout.nodes)
+    if listed and grid.with_cores and len(grid.with_cores) != listed:
+        file = next(iter([*grid.latency.values(), *grid.bandwidth.values()])).source.split(": ")[0]
+        what = f"measured {len(grid.with_cores)} NUMA nodes with cores, {layout.source} lists {listed}"
+        raise InputError(Fault(what=what, remedy="give files of one machine, booted the same way", file=file))
 
 
 def _num_sockets(draft: Draft, layout: Layout, grid: Grid) -> int:

@@ -74,8 +74,11 @@ class Draft:
         rates = next((item for item in self.layouts if item.gpu_rates or item.gpu_switch_bytes_per_s), devices)
         names = {adapter.name: adapter.model for item in self.layouts for adapter in item.adapters if adapter.model}
         others = [item for item in base.adapters if base is not devices and item.kind not in {a.kind for a in devices.adapters}]
+        # nvidia-smi tells NUMA nodes: with several to a socket, neighbours share one
+        num, seen = len(base.sockets) or 1, len(devices.sockets) or 1
         adapters = [
-            Adapter(kind=a.kind, name=a.name, model=a.model or names.get(a.name, ""), socket=a.socket, switch=a.switch,
+            Adapter(kind=a.kind, name=a.name, model=a.model or names.get(a.name, ""),
+                    socket=a.socket * num // seen if seen > num and a in devices.adapters else a.socket, switch=a.switch,
                     link_bytes_per_s=a.link_bytes_per_s, capacity_bytes=a.capacity_bytes)
             for a in (*devices.adapters, *others)
         ]  # fmt: skip

@@ -47,6 +47,12 @@ def test_topo_tells_sockets_switches_and_links_through_escapes_and_empty_cells()
     assert len(layout.sockets) == 2
 
 
+@pytest.mark.parametrize("adapter", ["mlx5_0", "mlx5_bond_0", "rocep1s0f0"])
+def test_adapters_of_any_name_are_columns(adapter: str) -> None:
+    layout = nvidia_topo.parse(TOPO.replace("NIC0", adapter), "t.txt")
+    assert [(a.kind, a.name) for a in layout.adapters][-1] == ("nic", adapter)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

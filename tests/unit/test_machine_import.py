@@ -158,3 +158,21 @@ def test_the_command_writes_a_file_that_check_accepts_and_nothing_on_error(
     printed = capsys.readouterr().out
     assert "assumed     GPU model: a100-80gb-sxm" in printed
     assert cli.run(["check", str(output)]) == 0
+
+
+def test_files_of_different_machines_are_refused() -> None:
+    layout = hwloc.parse(topology_xml(more='subtype="CXL-DRAM"'), "h.xml")
+    machine_document([layout], mlc.parse(MLC, "m.txt"), gpu="a100-40gb-sxm")  # two nodes with cores in both
+    with pytest.raises(InputError, match=r"m.txt: measured 3 NUMA nodes with cores, h.xml lists 2; give files of one machine"):
+        machine_document([layout], mlc.parse(MLC.replace("       1\t", "       2\t 300 140 90\n       1\t"), "m.txt"))
+
+
+def test_several_numa_nodes_of_a_socket_place_their_gpus_on_it(tmp_path: Path) -> None:
+    rows = "".join(
+        f"GPU{row}\t" + "\t".join("X" if row == column else "SYS" for column in range(4)) + f"\t{row}\t{row}\n"
+        for row in range(4)
+    )
+    topo = nvidia_topo.parse("\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\n" + rows, "t")
+    layout = hwloc.parse(topology_xml(more='subtype="CXL-DRAM"'), "h.xml")
+    machine, _used, _assumed = build(tmp_path, [layout, topo], [], gpu="a100-40gb-pcie")
+    assert [machine.device(f"gpu{index}").to for index in range(4)] == [("cpu0",), ("cpu0",), ("cpu1",), ("cpu1",)]

@@ -9,7 +9,7 @@ from sim.interchange.machines.figures import Adapter, Layout, Socket
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _CELL = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS")
-_NAME = re.compile(r"(?:GPU|NIC|mlx\d+_)\d+$")
+_AFFINITIES = ("CPU", "NUMA")
 _PEER = re.compile(r"\b(?:OK|NS|CNS|GNS|TNS|DR|U)\b")
 _RANGE = re.compile(r"^\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*$")
 #: cells that mean "below one PCIe switch"
@@ -28,13 +28,15 @@ def parse(text: str, file: str) -> Layout:
     if head is None:
         remedy = "expected the output of: nvidia-smi topo -m"
         raise InputError(Fault(what="has no header row that begins with GPU0", remedy=remedy, file=file))
-    columns = [word for word in head[1].split() if _NAME.match(word)]
+    words = head[1].split()
+    # adapters have names of many kinds (NIC0, mlx5_0, mlx5_bond_0): everything before "CPU Affinity" is a device
+    columns = words[: next((index for index, word in enumerate(words) if word in _AFFINITIES), len(words))]
     rows: dict[str, tuple[list[str], list[str]]] = {}
     for number, line in lines:
         if number <= head[0] or not line.strip():
             continue
         name = line.split()[0]
-        if not _NAME.match(name):
+        if name not in columns and not name.startswith("GPU"):
             break  # the legend
         rows[name] = _row(line, name, columns, file, number)
     _check(columns, rows, file, head[0])
