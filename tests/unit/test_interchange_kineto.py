@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from typing import Any
 
 import msgspec
 import pytest
@@ -399,3 +400,15 @@ def test_on_a_faster_gpu_the_cpu_sets_the_pace() -> None:
         for op in step.operations
     )
     assert longest_path_s(msgspec.structs.replace(step, operations=faster)) == pytest.approx(400e-6, abs=5e-6)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.randoms(use_true_random=False))
+def test_the_order_of_events_in_the_file_does_not_matter(random: Any) -> None:
+    sample = plain(num_steps=2)
+    for name in ("aten::matmul", "aten::mm"):  # of one interval: which is the inner one decides the FLOPs
+        sample.event("cpu_op", name, 95, 20, 1, **{"Input Dims": [[8, 8], [8, 8]], "Input type": ["float", "float"]})
+    sample.copy(300, 10, 320, 50, name="HtoD (Pinned -> Device)", size=1 << 20, stream=20)
+    before = imported(sample, step=0)
+    random.shuffle(sample.events)
+    assert imported(sample, step=0).operations == before.operations

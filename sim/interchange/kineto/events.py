@@ -129,7 +129,8 @@ def read_recording(content: bytes, file: str) -> Recording:
     for event in events:
         event.start_ns -= first_ns
         event.end_ns -= first_ns
-    events.sort(key=lambda event: (event.start_ns, -event.end_ns))
+    # the name decides between events of one interval, so that the order of the file does not matter
+    events.sort(key=lambda event: (event.start_ns, -event.end_ns, event.name))
     return Recording(
         file=file, header=_header(document), events=events, notes=notes, num_events=num_events, is_integer_us=is_integer_us
     )
