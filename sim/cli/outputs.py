@@ -67,9 +67,10 @@ def _write_timeline(result: Result, results: ResultsFolder) -> None:
 
 def draw_pictures(result: Result, results: ResultsFolder) -> None:
     """The pictures of one run, each with a title that states what it shows."""
-    from sim.report import bars, findings, gantt, over_time
+    from sim.report import bars, findings, gantt, machine_picture, over_time
 
     name, summary = result.scenario.name, result.summary
+    results.draw("machine.png", lambda path: machine_picture.draw_machine(result.scenario.machine, path))
     step = findings.of_step(name, summary, fits=result.fits)
     results.draw("step.png", lambda path: gantt.draw_timeline(result.program, result.replay, path, finding=step))
     rows = [(name, summary.breakdown_s)]

@@ -173,7 +173,7 @@ def job_table(result: Result) -> Table:
     for job in result.jobs:
         words, style = _VERDICTS["fits" if job.fits else "does_not_fit"]
         seconds, tokens = format_seconds(job.summary.step_time_s), format_rate(job.summary.tokens_per_s)
-        name, host = job.scenario.job.name, job.scenario.machine.name
+        name, host = job.scenario.job.name, job.scenario.job.host or job.scenario.machine.name
         table.add_row(name, host, Text(words, style=style), seconds, tokens, f"{job.contention:.3g} x")
     return table
 

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sim.config import ScenarioFile
+    from sim.config.results_folder import ResultsFolder
     from sim.study.pool import Backend
     from sim.study.study import Study, Tally
 
 _MAX_ROWS = 60
 #: pictures of more points than this would be a blot
 _MAX_DRAWN = 2000
+_LEAST_FOR_A_MAP = 3
 
 
 def run_sweep(
@@ -137,8 +139,35 @@ def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[
         for name, metric in (("sweep.png", "step_time_s"), ("sweep-throughput.png", "tokens_per_s")):
             if any(point.get(metric) for point in points):
                 results.draw(name, partial(draw_sweep, study.file.name, points, metric))
+        _draw_map(study.file.name, points, results)
     results.finish(manifest_of(study.file, seconds))
     return results.written
+
+
+def _draw_map(name: str, points: list[dict[str, Any]], results: ResultsFolder) -> None:
+    """A map of a sweep over exactly two parameters with at least three values each."""
+    from sim.report.curves import axes_of_sweep, finding
+    from sim.report.findings import short_path
+    from sim.report.maps import draw_map
+
+    over, others = axes_of_sweep(points)
+    if len(others) != 1:
+        return
+    columns = list(dict.fromkeys(point["parameters"].get(over) for point in points))
+    rows = list(dict.fromkeys(point["parameters"].get(others[0]) for point in points))
+    if min(len(columns), len(rows)) < _LEAST_FOR_A_MAP or not any(point.get("tokens_per_s") for point in points):
+        return
+    cells = {
+        (point["parameters"].get(over), point["parameters"].get(others[0])): point.get("tokens_per_s")
+        if point["fits"]
+        else None
+        for point in points
+    }
+    title = finding(name, points, "tokens_per_s")
+    names = (short_path(over), short_path(others[0]))
+    results.draw(
+        "map.png", lambda path: draw_map(path, columns, rows, cells, names=names, metric="tokens_per_s", finding=title)
+    )
 
 
 def _drawn(points: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ A page is sections of blocks; every text is escaped here and nowhere else. Figur
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -64,6 +65,14 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """A PNG, embedded, and what it shows. The text alternative is the caption."""
+
+    png: bytes
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
 class Details:
     """Blocks that are folded away until asked for."""
 
@@ -71,7 +80,7 @@ class Details:
     blocks: Sequence[Block]
 
 
-Block = Paragraph | Note | Facts | Table | Picture | Details
+Block = Paragraph | Note | Facts | Table | Picture | Image | Details
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,13 @@ def _block(block: Block) -> str:
         case Picture():
             return (
                 f'<figure><div class="scroll" role="img" aria-label="{escape(block.caption)}" tabindex="0">{block.svg}</div>'
+                f"<figcaption>{escape(block.caption)}</figcaption></figure>"
+            )
+        case Image():
+            data = b64encode(block.png).decode()
+            image = f'<img src="data:image/png;base64,{data}" alt="{escape(block.caption)}">'
+            return (
+                f'<figure><div class="scroll" tabindex="0">{image}</div>'
                 f"<figcaption>{escape(block.caption)}</figcaption></figure>"
             )
         case Details():

@@ -10,6 +10,7 @@ overflow-wrap:break-word}
 header,main,footer{max-width:1080px;margin:0 auto;padding:0 clamp(14px,4vw,40px)}
 header{padding-top:28px}
 h1{font-size:clamp(1.4rem,4.5vw,2.1rem);line-height:1.2;margin:0 0 .4em}
+h2:first-letter{text-transform:uppercase}
 h2{font-size:1.25rem;margin:2.2em 0 .6em;padding-bottom:.25em;border-bottom:1px solid var(--line)}
 .lead{font-size:1.05rem;color:var(--soft);margin:0 0 1em;white-space:pre-line}
 nav{display:flex;flex-wrap:wrap;gap:.3em 1em;font-size:.9rem}
@@ -25,11 +26,13 @@ white-space:pre-line}
 table{border-collapse:collapse;font-size:.9rem;min-width:50%}
 caption{text-align:left;color:var(--soft);padding:.3em 0}
 th,td{padding:.36em .8em .36em 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+td:last-child{min-width:12ch}
 th{color:var(--soft);font-weight:600}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 tr.marked td{font-weight:650;background:var(--card)}
 figure{margin:1.2em 0}
 figure svg{display:block;min-width:560px;width:100%;max-width:960px;height:auto;color:var(--ink)}
+figure img{display:block;min-width:560px;width:100%;max-width:960px;height:auto;border-radius:6px}
 figcaption{color:var(--soft);font-size:.9rem;max-width:75ch}
 details{margin:.8em 0;border:1px solid var(--line);border-radius:8px;padding:.5em .9em}
 summary{cursor:pointer;font-weight:600}

@@ -1,0 +1,255 @@
+"""The report of results: question, verdict, machine, tables, pictures, sensitivity, assumptions, on one HTML page.
+
+A results folder is enough: the summary holds the numbers, the folder the pictures, the manifest the inputs; so a report
+repeats what a run wrote and simulates nothing, except when sensitivities are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sim import __version__
+from sim.config.reference import validation_errors
+from sim.errors import Fault, InputError
+from sim.report.html import Details, Facts, Image, Note, Paragraph, Section, Table, page
+from sim.study.compare import Comparison, compare
+from sim.study.compare_table import comparison_rows, heads
+from sim.study.sensitivity import SensitivityStudy
+from sim.study.sources import SUMMARY, candidates_from, read_summary
+from sim.units import format_bandwidth, format_bytes, format_rate, format_seconds
+
+_MAX_POINTS = 200
+_MAX_COLUMNS = 6
+_MAX_CHANNELS = 12
+#: picture of a results folder -> what it shows; in the order of the page
+PICTURES = {
+    "machine.png": "The machine: devices with their memory, links with what one direction carries",
+    "step.png": "The step on the slowest rank, stream by stream",
+    "breakdown.png": "Where the step's seconds go, beside the same job with everything in the fastest tier",
+    "memory.png": "Peak bytes of every memory tier by tensor class",
+    "occupancy.png": "Bytes in every tier over the step",
+    "channels.png": "What the busiest channels carry over the step",
+    "sweep.png": "Time of every point of the sweep",
+    "sweep-throughput.png": "Throughput of every point of the sweep",
+    "map.png": "The sweep as a map of its two parameters; grey does not fit",
+    "pareto.png": "Throughput against rated power; the joined points are beaten by none",
+}
+_ERROR_COLUMNS = ("family", "measurements", "90 % are within")
+
+
+def report_page(folders: Sequence[Path], sensitivity: SensitivityStudy | None = None) -> str:
+    """The page of one or several results folders, the first of which is the baseline.
+
+    Raises InputError for a folder without a summary.json.
+    """
+    summaries = [read_summary(folder / SUMMARY) for folder in folders]
+    sections: list[Section] = []
+    if len(folders) > 1:
+        sections.append(_comparison(folders))
+    for folder, summary in zip(folders, summaries, strict=True):
+        prefix = f"{summary['scenario']}: " if len(folders) > 1 else ""
+        sections += _sections(folder, summary, prefix)
+    if sensitivity is not None:
+        sections.append(_sensitivity(sensitivity))
+    sections.append(_validation(summaries))
+    names = [str(summary["scenario"]) for summary in summaries]
+    lead = (
+        _paragraphs(str(summaries[0].get("question") or ""))
+        if len(folders) == 1
+        else f"{names[0]} against {', '.join(names[1:])}"
+    )
+    return page(" / ".join(names), lead, sections, f"tiersim {__version__}; numbers in SI units, GiB = 2^30 bytes")
+
+
+def _paragraphs(text: str) -> str:
+    """Lines of one paragraph joined; paragraphs stay apart."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _sections(folder: Path, summary: Mapping[str, Any], prefix: str) -> list[Section]:
+    points = summary["points"]
+    if not points:
+        raise InputError(Fault(what="a summary without points", file=str(folder / SUMMARY), remedy="run the scenario again"))
+    verdict = _point_verdict(points[0]) if len(points) == 1 else _points_verdict(points)
+    pictures = [Image((folder / name).read_bytes(), caption) for name, caption in PICTURES.items() if (folder / name).is_file()]
+    machine = pictures[:1] if (folder / "machine.png").is_file() else []
+    sections = [
+        Section(f"{prefix}verdict", verdict, f"{prefix}verdict"),
+        Section(f"{prefix}machine", [Paragraph(str(summary["machine"])), *machine] if summary.get("machine") else []),
+        Section(f"{prefix}memory", [_tiers(points[0])] if len(points) == 1 else []),
+        Section(f"{prefix}time", [_breakdown(points[0]), *_path(summary)] if points[0].get("breakdown_s") else []),
+        Section(f"{prefix}channels", [_channels(points[0])] if len(points) == 1 else []),
+        Section(f"{prefix}points", [_points(points)] if len(points) > 1 else []),
+        Section(f"{prefix}pictures", pictures[len(machine) :]),
+        Section(f"{prefix}assumptions", _notes(summary)),
+        Section(f"{prefix}inputs", _inputs(folder)),
+    ]
+    return [section for section in sections if section.blocks]
+
+
+def _point_verdict(point: Mapping[str, Any]) -> list[Any]:
+    if not point.get("fits"):
+        seconds = point.get("step_time_if_it_fitted_s")
+        extra = (
+            [Paragraph(f"With more memory, and all else equal, a step would take {format_seconds(seconds)}.")]
+            if seconds
+            else []
+        )
+        return [Note(f"Does not fit: {point.get('reason', '')}", "bad"), *extra]
+    band = point.get("uncertainty") or {}
+    facts = [
+        ("step time", _seconds(point.get("step_time_s"))),
+        ("time to first token", _seconds(point.get("time_to_first_token_s"))),
+        ("time per output token", _seconds(point.get("time_per_output_token_s"))),
+        ("tokens/s", format_rate(point["tokens_per_s"]) if point.get("tokens_per_s") else ""),
+        ("MFU", f"{100 * point['mfu']:.1f} %" if point.get("mfu") is not None else ""),
+        ("offload penalty", f"{point['offload_penalty']:.3g} x" if point.get("offload_penalty") is not None else ""),
+        ("binds", str(point.get("bound_by") or "")),
+    ]
+    blocks: list[Any] = [Note("Fits.", "good"), Facts([(name, value) for name, value in facts if value])]
+    if "low_s" in band:
+        low, high = format_seconds(band["low_s"]), format_seconds(band["high_s"])
+        blocks.append(Paragraph(f"Expected between {low} and {high} ({band['basis']})."))
+    claim = point.get("claim")
+    if claim:
+        blocks.append(Note(f"Claim {claim['id']}: {claim['verdict']}; stated {claim['stated']!r}."))
+    return blocks
+
+
+def _points_verdict(points: Sequence[Mapping[str, Any]]) -> list[Any]:
+    fitting = [point for point in points if point.get("fits") and point.get("tokens_per_s")]
+    counts = f"{len(fitting)} of {len(points)} points fit."
+    if not fitting:
+        return [Note(f"No point fits: {points[0].get('reason', '')}", "bad")]
+    best = max(fitting, key=lambda point: float(point["tokens_per_s"]))
+    where = ", ".join(f"{key} {value}" for key, value in best["parameters"].items())
+    return [Note(f"{counts} The fastest is {where}: {format_rate(best['tokens_per_s'])} tokens/s.", "good")]
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else format_seconds(value)
+
+
+def _tiers(point: Mapping[str, Any]) -> Table:
+    rows = [
+        (
+            name,
+            format_bytes(tier["peak_bytes"]),
+            format_bytes(tier["capacity_bytes"]),
+            f"{100 * tier['peak_bytes'] / tier['capacity_bytes']:.1f} %" if tier["capacity_bytes"] else "",
+            ", ".join(
+                f"{key.replace('_', ' ')} {format_bytes(size)}" for key, size in tier.get("by_class", {}).items() if size
+            ),
+        )
+        for name, tier in point.get("tiers", {}).items()
+        if tier["peak_bytes"]
+    ]
+    return Table(("tier", "peak", "capacity", "used", "what is in it"), rows, "Peak of every memory tier")
+
+
+def _breakdown(point: Mapping[str, Any]) -> Table:
+    parts = {key: value for key, value in point["breakdown_s"].items() if value > 0}
+    total = sum(parts.values())
+    rows = [(key.replace("_", " "), format_seconds(value), f"{100 * value / total:.1f} %") for key, value in parts.items()]
+    return Table(("part", "time", "share"), rows, "Seconds of the slowest rank; they add up to the step")
+
+
+def _path(summary: Mapping[str, Any]) -> list[Table]:
+    owners = {name: value for name, value in summary.get("critical_path_s", {}).items() if value > 0}
+    total = sum(owners.values())
+    rows = [(name, format_seconds(value), f"{100 * value / total:.1f} %") for name, value in owners.items()]
+    return [Table(("resource", "time", "share"), rows, "Who owns the critical path")] if rows else []
+
+
+def _channels(point: Mapping[str, Any]) -> Table:
+    uses = sorted(point.get("channels", {}).items(), key=lambda item: -item[1]["utilisation"])
+    rows = [
+        (name, format_bandwidth(use["bandwidth_bytes_per_s"]), format_bytes(use["bytes"]), f"{100 * use['utilisation']:.1f} %")
+        for name, use in uses[:_MAX_CHANNELS]
+        if use["bytes"]
+    ]
+    return Table(("channel", "bandwidth", "carried", "utilisation"), rows, "The busiest channels")
+
+
+def _points(points: Sequence[Mapping[str, Any]]) -> Table:
+    keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
+    rows = []
+    for point in points[:_MAX_POINTS]:
+        seconds = point.get("step_time_s", point.get("time_per_output_token_s"))
+        penalty = point.get("offload_penalty")
+        rows.append(
+            (
+                *(str(point["parameters"].get(key, "")) for key in keys),
+                "fits" if point.get("fits") else str(point.get("status", "does not fit")).replace("_", " "),
+                _seconds(seconds),
+                format_rate(point["tokens_per_s"]) if point.get("tokens_per_s") else "",
+                f"{penalty:.3g} x" if penalty is not None else "",
+                str(point.get("bound_by") or ""),
+            )
+        )
+    hidden = len(points) - len(rows)
+    caption = f"the first {len(rows)} points; {hidden} more are in points.csv" if hidden else "All points"
+    return Table((*keys, "verdict", "time", "tokens/s", "penalty", "binds"), rows, caption)
+
+
+def _notes(summary: Mapping[str, Any]) -> list[Any]:
+    blocks: list[Any] = [Note(str(text)) for text in summary.get("warnings", ())]
+    assumed = [(str(text),) for text in summary.get("assumptions", ())]
+    if assumed:
+        blocks.append(Details(f"{len(assumed)} assumptions, each with its source or reason", [Table(("assumed",), assumed)]))
+    return blocks
+
+
+def _inputs(folder: Path) -> list[Details]:
+    path = folder / "manifest.json"
+    if not path.is_file():
+        return []
+    manifest = msgspec.json.decode(path.read_bytes())
+    text = msgspec.json.format(msgspec.json.encode(manifest.get("inputs", {})), indent=2).decode()
+    rows = [(line,) for line in text.splitlines()]
+    return [Details(f"the scenario as it was read (hash {manifest.get('hash', '')})", [Table(("input",), rows)])]
+
+
+def _comparison(folders: Sequence[Path]) -> Section:
+    candidates = [candidate for folder in folders for candidate in candidates_from(str(folder))]
+    if len(candidates) > _MAX_COLUMNS:
+        return Section("comparison", [Paragraph(f"{len(candidates)} points: see the tables below.")])
+    found: Comparison = compare(candidates)
+    return Section("comparison", [Table(heads(found), comparison_rows(found), f"{found.baseline.name} is the baseline")])
+
+
+def _sensitivity(study: SensitivityStudy) -> Section:
+    rows = [
+        (
+            row.knob.name,
+            *(f"{100 * change:+.1f} %" for change in (row.low, row.high, row.double)),
+            "" if row.is_monotone else "not monotone",
+        )
+        for row in study.rows
+        if row.reach > 0.0005
+    ]
+    share = f"{100 * study.step:.3g} %"
+    table = Table(("resource", f"{share} less", f"{share} more", "double", ""), rows, "Change of the step time")
+    return Section("sensitivity", [Note(study.finding), table])
+
+
+def _validation(summaries: Sequence[Mapping[str, Any]]) -> Section:
+    """Validation error of the families; those that a prediction leans on are marked."""
+    bases = " ".join(
+        str((point.get("uncertainty") or {}).get("basis", ""))
+        for summary in summaries
+        for point in summary["points"][:_MAX_POINTS]
+    )
+    errors = sorted(validation_errors().items())
+    rows = [(name.replace("_", " "), str(error.n), f"{100 * error.p90:.2g} %") for name, error in errors]
+    marked = frozenset(index for index, row in enumerate(rows) if f" {row[0]}" in bases)
+    return Section(
+        "validation",
+        [Table(_ERROR_COLUMNS, rows, "Error against published measurements; marked: what these predictions use", marked)]
+        if rows
+        else [Paragraph("No reference of the validation is at hand.")],
+    )
