@@ -74,7 +74,7 @@ def test_results_folder(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     names = {path.name for path in folder.iterdir()}
     assert names == {
         "manifest.json", "summary.json", "points.csv", "records.csv", "timeline.json",
-        "step.png", "breakdown.png", "memory.png", "occupancy.png", "channels.png",
+        "machine.png", "step.png", "breakdown.png", "memory.png", "occupancy.png", "channels.png",
     }  # fmt: skip
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest) == {"scenario", "file", "inputs", "hash", "versions", "seconds", "files"}
