@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.config import load_machine
@@ -78,6 +78,8 @@ def test_a_cut_file_gives_its_whole_nodes_or_is_refused(written: list[Node], sha
 
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=200))
+@example(b"\x01\x00\x00")  # a first message that is none, then an empty node
+@example(b"\x03\x0a\x01\xff\x00")  # a version that is not UTF-8
 def test_noise_never_crashes(noise: bytes) -> None:
     chakra.looks_like(noise)
     try:

@@ -97,10 +97,11 @@ def read_trace(content: bytes, file: str) -> Trace:
     nodes: list[Node] = []
     notes: list[str] = []
     metadata: bytes | None = None
+    version = ""
     try:
         for message in wire.messages(content):
             if metadata is None:
-                metadata = message
+                metadata, version = message, _version(message)
                 continue
             nodes.append(_node(message))
     except (wire.WireError, UnicodeDecodeError, struct.error) as error:
@@ -110,7 +111,7 @@ def read_trace(content: bytes, file: str) -> Trace:
         notes.append(f"damaged file: {len(nodes):,} whole nodes of {format_bytes(len(content))} read ({error})")
     if not nodes:
         raise InputError(Fault(what="holds no node", remedy="expected a Chakra trace", file=file))
-    return Trace(file, _version(metadata or b""), nodes, notes, metadata or b"")
+    return Trace(file, version, nodes, notes, metadata or b"")
 
 
 def _version(message: bytes) -> str:

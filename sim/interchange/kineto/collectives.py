@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
 from sim.interchange.groups import Communicator, communicator, listed_ranks
 from sim.interchange.kernel_class import Shapes, shapes_from
 from sim.interchange.kineto.links import Linked, Operator, Work, number
+from sim.laws.collectives import ring_volume
 from sim.records import CollectiveKind
 
 #: point-to-point messages name no partner: as a broadcast every rank passes the message on once, the same traffic
@@ -21,8 +23,16 @@ _DTYPE_BYTES = {
     "float": 4.0, "double": 8.0, "half": 2.0, "bfloat16": 2.0, "int": 4.0, "long": 8.0, "byte": 1.0, "char": 1.0, "bool": 1.0,
     "float8_e4m3fn": 1.0, "float8_e5m2": 1.0,
 }  # fmt: skip
-#: achieved share of NVLink 3's 300 GB/s per direction, of a ring: the scale on which an unknown size is guessed
-ASSUMED_RATE_BYTES_PER_S = 200e9
+#: GPU -> bus bandwidth by which an unknown size is guessed, bytes/s: 0.79 of NVLink (measured rings, docs/model.md), 0.70 of
+#: the xGMI links of a board (assumed for MI200)
+_BUS_RATES: tuple[tuple[str, float], ...] = (
+    (r"B300|GB200|B200", 711e9), (r"H[128]00|GH200|\bH20\b", 355e9), (r"A100|PG509", 237e9), (r"V100", 118e9),
+    (r"MI300|MI325|MI355", 316e9), (r"MI250|MI210", 79e9),
+)  # fmt: skip
+#: GPUs that are named and have no such links: 0.7 of 16 lanes of PCIe 3
+_BUS_OVER_PCIE = 11e9
+#: GPUs without a name: the most frequent in public recordings
+_BUS_UNNAMED = 237e9
 
 
 class _Shaped(msgspec.Struct, gc=False):
@@ -58,11 +68,20 @@ def kind_of(text: str) -> CollectiveKind | None:
     return next((kind for word, kind in _KINDS if word in plain), None)
 
 
-def describe(work: Work, linked: Linked, world_size: int, named_groups: dict[str, list[int]]) -> Collective:
+def bus_rate(gpu_names: Sequence[str]) -> float:
+    """Bus bandwidth in bytes/s that collectives of these GPUs are taken to reach, where nothing tells their size."""
+    if not gpu_names:
+        return _BUS_UNNAMED
+    return next((rate for pattern, rate in _BUS_RATES if re.search(pattern, gpu_names[0])), _BUS_OVER_PCIE)
+
+
+def describe(
+    work: Work, linked: Linked, world_size: int, named_groups: dict[str, list[int]], bus_bytes_per_s: float = _BUS_UNNAMED
+) -> Collective:
     """Kind, group and size of a communication kernel.
 
     Size, in this order: the profiler's own metadata (PyTorch 2.2 on), the input shapes of the enclosing operator, the
-    duration (x an assumed rate). The caller counts which.
+    duration (x the bus bandwidth of such GPUs, which holds waits of the recording too). The caller counts which.
     """
     args = work.args
     around = [op for op in linked.enclosing(work.operator) if not op.name.startswith("ProfilerStep")][:4]
@@ -78,7 +97,8 @@ def describe(work: Work, linked: Linked, world_size: int, named_groups: dict[str
         size = max((shapes.size_bytes(i) for i in range(len(shapes.dims))), default=0.0)
         if size:
             return Collective(kind, size * (group.size if kind == "all_gather" else 1), group, "operator shapes")
-    return Collective(kind, (work.end_ns - work.start_ns) * 1e-9 * ASSUMED_RATE_BYTES_PER_S, group, "duration")
+    volume = ring_volume(kind, group.size) if group.size > 1 else 1.0  # bytes on the bus per byte of the buffer
+    return Collective(kind, (work.end_ns - work.start_ns) * 1e-9 * bus_bytes_per_s / volume, group, "duration")
 
 
 def _group(work: Work, world_size: int, named_groups: dict[str, list[int]]) -> Communicator:

@@ -24,6 +24,7 @@ class WorkDescriber:
     def __init__(self, recording: Recording, linked: Linked, counts: Counter[str], rules: tuple[Rule, ...]) -> None:
         self.header, self.linked, self.counts, self.rules = recording.header, linked, counts, rules
         self.world_size = max(1, recording.header.world_size)
+        self.bus_rate = collectives.bus_rate(recording.header.gpu_names)
         self.collectives: dict[int, collectives.Collective] = {}
         self.arithmetic_ns: Counter[int] = Counter()
         self.total_ns: Counter[int] = Counter()
@@ -123,7 +124,7 @@ class WorkDescriber:
 
     def _described(self, work: Work) -> collectives.Collective:
         if work.index not in self.collectives:
-            found = collectives.describe(work, self.linked, self.world_size, self.header.groups)
+            found = collectives.describe(work, self.linked, self.world_size, self.header.groups, self.bus_rate)
             self.collectives[work.index] = found
         return self.collectives[work.index]
 
