@@ -10,15 +10,14 @@ import msgspec
 
 from sim.errors import Fault, InputError
 from sim.interchange import chakra, kineto, pytorch_et, source, step_file
+from sim.interchange.machines import readers
 from sim.interchange.rules import Rule
 from sim.records import Step
 
 _WRONG: tuple[tuple[str, str, str], ...] = (
-    (r"\s*<\?xml|\s*<topology|\s*<system", "is XML", "a machine description: tiersim import machine --hwloc FILE"),
-    (r"\s*#.*nThread|#.*nccl-tests", "is output of nccl-tests", "a measurement: tiersim import machine --nccl FILE"),
-    (r"(?s)\s*\{.{0,400}?\"fio version\"", "is fio output", "a measurement: tiersim import machine --fio FILE"),
-    (r"(?s).{0,400}GPU0\s", "is an nvidia-smi matrix", "a machine description: tiersim import machine --topo FILE"),
-    (r"(?s)\s*\{.{0,4000}?\"zero_optimization\"", "is a DeepSpeed configuration", "tiersim import deepspeed FILE"),
+    (r"(?s)\s*\{.{0,4000}?\"zero_optimization\"", "is a DeepSpeed configuration", "a trace is a recording of a run"),
+    # [time or -1, action, bytes, category] of each allocation
+    (r"\s*\[\[-?\d+, ?\d, ?\d+, ?\d+\]", "is a memory timeline of the PyTorch profiler", "give the trace of the same run"),
 )
 
 
@@ -123,7 +122,13 @@ def kind_of(content: bytes, file: str) -> str:
         return "chakra"
     if _groups(content) is not None:
         return "groups"
-    head = content[:8192].decode("utf-8", errors="replace")
+    head = content[:8192].decode("utf-8-sig", errors="replace")
+    if measured := readers.kind_of(head):
+        what = f"is output of {readers.READERS[measured].tool}, not a trace"
+        remedy = f"it describes a machine: tiersim import machine --{measured} FILE"
+        raise InputError(Fault(what=what, remedy=remedy, file=file))
+    if head.lstrip().startswith("<"):
+        raise InputError(Fault(what="is XML, not a trace", remedy="expected a recording of a run", file=file))
     for pattern, what, remedy in _WRONG:
         if re.match(pattern, head):
             raise InputError(Fault(what=f"{what}, not a trace", remedy=remedy, file=file))

@@ -88,9 +88,11 @@ def test_kinds_are_not_mixed_and_other_files_are_named(tmp_path: Any) -> None:
     with pytest.raises(InputError, match="files of different kinds: kineto, pytorch-et"):
         load_trace([tmp_path / "et.json", tmp_path / "k.json"])
     for content, message in {
-        '<?xml version="1.0"?><topology/>': "is XML, not a trace", '{"fio version": "fio-3.33"}': "is fio output",
-        "\tGPU0\tGPU1\n": "nvidia-smi matrix", "# nThread 1 nGpus 8": "output of nccl-tests",
-        "anything": "no trace of a known kind",
+        '<?xml version="1.0"?><topology version="2.0"/>': "is output of lstopo FILE.xml, .* --hwloc",
+        "<system/>": "is XML, not a trace", '{"fio version": "fio-3.33"}': "is output of fio",
+        "\tGPU0\tGPU1\n": "nvidia-smi topo", "# size count type time algbw busbw": "output of nccl-tests",
+        "Intel(R) Memory Latency Checker - v3": "output of Intel mlc, .* --mlc", "anything": "no trace of a known kind",
+        "[[-1, 1, 37888, 7], [-1, 1, 512, 7]]": "is a memory timeline",
         '{"train_batch_size": 4, "zero_optimization": {}}': "DeepSpeed configuration",
     }.items():  # fmt: skip
         (tmp_path / "x").write_text(content)
