@@ -103,7 +103,8 @@ def points_table(title: str, points: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", padding=(0, 2, 0, 0))
     for key in keys:
         table.add_column(short[key], justify="right", header_style="dim", overflow="fold", no_wrap=len(keys) <= 3)
-    for name in ("verdict", "step time", "tokens/s", "penalty", "binds"):
+    is_answer = any("time_per_output_token_s" in point for point in points)
+    for name in ("verdict", "per token" if is_answer else "step time", "tokens/s", "penalty", "binds"):
         table.add_column(name, justify="left" if name in ("verdict", "binds") else "right", header_style="dim", no_wrap=True)
     for point in points:
         cells = [str(point["parameters"].get(key, "")) for key in keys]
@@ -136,7 +137,11 @@ def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[
         from sim.report.curves import draw_sweep
 
         points = _drawn(study.points())
-        for name, metric in (("sweep.png", "step_time_s"), ("sweep-throughput.png", "tokens_per_s")):
+        for name, metric in (
+            ("sweep.png", "step_time_s"),
+            ("sweep-throughput.png", "tokens_per_s"),
+            ("sweep-token.png", "time_per_output_token_s"),
+        ):
             if any(point.get(metric) for point in points):
                 results.draw(name, partial(draw_sweep, study.file.name, points, metric))
         _draw_map(study.file.name, points, results)
@@ -172,11 +177,24 @@ def _draw_map(name: str, points: list[dict[str, Any]], results: ResultsFolder) -
 
 def _drawn(points: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     """What pictures need of the first points: parameters and scalars."""
-    kept = ("parameters", "fits", "status")
+    kept = ("parameters", "fits", "status", "hypothetical")
     return [
-        {key: value for key, value in point.items() if key in kept or isinstance(value, (int, float))}
+        {key: value for key, value in point.items() if key in kept or isinstance(value, (int, float))} | _band(point)
         for point in islice(points, _MAX_DRAWN)
     ]
+
+
+def _band(point: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Edges of a point's error band, as shares of its time."""
+    band = point.get("uncertainty")
+    if not band:
+        return {}
+    # an answer's band is around its whole time, and the same in shares for each of its tokens
+    share = (band["high_s"] - band["low_s"]) / (band["high_s"] + band["low_s"])
+    seconds = point.get("step_time_s")
+    if seconds:
+        return {"band": (band["low_s"] / seconds, band["high_s"] / seconds)}
+    return {"band": (1.0 - share, 1.0 + share)}
 
 
 def _report(study: Study, tally: Tally, written: list[str]) -> None:

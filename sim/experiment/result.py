@@ -100,6 +100,9 @@ class Result:
             }
         if not fits:
             body |= {"reason": self.reason, "step_time_if_it_fitted_s": summary.step_time_s}
+        unbuilt = {device.part_name for device in self.scenario.machine.devices.values() if device.is_hypothetical}
+        if unbuilt:
+            body["hypothetical"] = sorted(unbuilt)
         if self.scenario.claim and not is_of_sweep(self.scenario.claim):
             body["claim"] = verdict_of(self.scenario.claim, body)
         return body

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.report.choices import draw_choices
 from sim.report.findings import short_path
-from sim.report.style import MARKERS, SERIES, figure, legend_below, plain, save, titled
+from sim.report.style import MARKERS, SERIES, figure, legend_below, plain, readable, save, titled
 
 #: metric -> (label, factor, unit, whether more is better)
 METRICS: Mapping[str, tuple[str, float, str, bool]] = {
@@ -20,16 +22,22 @@ METRICS: Mapping[str, tuple[str, float, str, bool]] = {
 }
 MAX_LINES = 8
 Point = Mapping[str, Any]
+_QUANTITY = re.compile(r"(?P<number>[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)( ?(%|[A-Za-z]+(/s)?))?")
 
 
 def draw_sweep(name: str, points: Sequence[Point], metric: str, path: Path) -> Path:
-    """`metric` over the parameter with most values; other parameters give lines. Points that don't fit are crosses."""
+    """`metric` over the parameter with most values; other parameters give lines. Points that don't fit are crosses.
+
+    A sweep over named choices alone is drawn as bars.
+    """
     label, factor, unit, _is_more = METRICS[metric]
     over, others = axes_of_sweep(points)
     lines = _lines(points, others)
+    is_numeric = all(_number(point["parameters"].get(over)) is not None for point in points)
+    if not is_numeric and not others:
+        return draw_choices(points, over, (metric, label, factor, unit), path, finding=finding(name, points, metric))
     fig = figure(9.0, 5.0)
     axes = fig.add_subplot()
-    is_numeric = all(_number(point["parameters"].get(over)) is not None for point in points)
     places = _places(points, over, is_numeric=is_numeric)
     handles, labels = [], []
     for index, (key, members) in enumerate(list(lines.items())[:MAX_LINES]):
@@ -81,7 +89,7 @@ def finding(name: str, points: Sequence[Point], metric: str) -> str:
     at = ", ".join(f"{short_path(key)} {value}" for key, value in best["parameters"].items())
     ratio = worst[metric] / best[metric] if not is_more else best[metric] / worst[metric]
     verb = "is highest" if is_more else "is lowest"
-    return f"{name}: {label} {verb} at {at}: {factor * best[metric]:.4g} {unit}, {ratio:.3g}x better than the worst point"
+    return f"{name}: {label} {verb} at {at}: {readable(factor * best[metric])} {unit}, {ratio:.3g}x better than the worst point"
 
 
 def _lines(points: Sequence[Point], others: Sequence[str]) -> dict[str, list[Point]]:
@@ -109,13 +117,11 @@ def _places(points: Sequence[Point], over: str, *, is_numeric: bool) -> dict[str
 
 
 def _number(value: object) -> float | None:
-    """A number, also when it is written with a unit: '48 GB/s' -> 48."""
+    """A number, also when it is written with a unit: '48 GB/s' -> 48; words that start with one ('2024 GH200') are not."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    try:
-        return float(str(value).split()[0].rstrip("%"))
-    except (ValueError, IndexError):
-        return None
+    match = _QUANTITY.fullmatch(str(value))
+    return float(match["number"]) if match else None
 
 
 def _short(text: str) -> str:

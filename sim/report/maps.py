@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.curves import METRICS
-from sim.report.style import INK, figure, plain, save, titled
+from sim.report.style import INK, figure, plain, readable, save, titled
 
 #: grey of cells that do not fit
 MISFIT = "#E4E4E4"
@@ -82,7 +82,7 @@ def _numbers(axes: Any, grid: Any, mesh: Any) -> None:
             axes.text(
                 column + 0.5,
                 row + 0.5,
-                f"{value:.3g}",
+                readable(value),
                 ha="center",
                 va="center",
                 fontsize=8,

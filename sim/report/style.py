@@ -96,6 +96,11 @@ def save(fig: Any, path: Path) -> Path:
     return path
 
 
+def readable(value: float) -> str:
+    """Three digits, or whole numbers with separators from 1,000 on; never an exponent that a label would not need."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def seconds_axis(total_s: float) -> tuple[float, str]:
     """Factor and unit in which an axis of `total_s` seconds reads well."""
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):

@@ -35,6 +35,7 @@ PICTURES = {
     "channels.png": "What the busiest channels carry over the step",
     "sweep.png": "Time of every point of the sweep",
     "sweep-throughput.png": "Throughput of every point of the sweep",
+    "sweep-token.png": "Time per output token of every point of the sweep",
     "map.png": "The sweep as a map of its two parameters; grey does not fit",
     "pareto.png": "Throughput against rated power; the joined points are beaten by none",
 }
