@@ -342,13 +342,16 @@ def _machine_faults(machine: Machine, jobs: tuple[Job, ...], document: Document)
     """What only shows when the jobs meet the machine: tiers, ranks and layers that are not there."""
     faults: list[Fault] = []
     gpus = machine.gpus()
+    if not gpus:
+        remedy = "add one: topology: {base, add: {gpu0: {part: ..., to: cpu0}}}"
+        return [document.fault(("topology",), f"machine {machine.name} has no GPU to run on", remedy)]
     for index, job in enumerate(jobs):
         path: NodePath = ("jobs", index) if "jobs" in document.data else ()
         for entry in job.placement.entries:
             here = (*path, "placement", entry.tensor_class.value)
             for tier in entry.shares:
                 try:
-                    machine.resolve(tier, gpus[0] if gpus else "")
+                    machine.resolve(tier, gpus[0])
                 except InputError as error:
                     faults += [document.fault((*here, tier), fault.what, fault.remedy) for fault in error.faults]
         if isinstance(job.workload, Training):

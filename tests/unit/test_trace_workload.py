@@ -94,3 +94,11 @@ def test_a_changed_file_is_another_workload(tmp_path: Path) -> None:
     assert workload() == before
     os.utime(path, ns=(1, 1))
     assert workload() != before
+
+
+def test_a_machine_without_a_gpu_says_so() -> None:
+    training = {"model": "gpt2", "sequence_length": 128, "batch_size": 1, "precision": "bf16"}
+    cpu_only = {"devices": {"cpu0": {"part": "grace-480gb"}}}
+    data = {"topology": cpu_only, "workload": {"training": training}, "placement": {"optimizer_states": "dram"}}
+    with pytest.raises(InputError, match="has no GPU to run on; add one"):
+        list(scenario_of(data).expand())
