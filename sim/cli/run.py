@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ def command(
     no_plots: Annotated[bool, typer.Option("--no-plots", help="Write no pictures.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check every invariant of the replay.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the critical path and who owns it.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the simulated machine second by second.")] = False,
     workers: Annotated[int, typer.Option(help="Processes of a sweep; default one per CPU.", min=0, show_default=False)] = 0,
     cluster: Annotated[str, typer.Option(help="Dask: local:N or a scheduler's address.", show_default=False)] = "",
 ) -> int:
@@ -34,19 +36,20 @@ def command(
 
     files = [load_scenario(name) for name in scenarios]
     _refuse_equal_names(files)
+    if watch:
+        _refuse_sweeps(files)
     answers: list[dict[str, Any]] = []
     codes: list[int] = []
     for file in files:
-        if file.sweep:
+        if file.sweep or file.search:
             from sim.cli.sweep import run_sweep
 
             answer, code = run_sweep(
                 file, out / file.name, is_json=is_json, has_plots=not no_plots, workers=workers, cluster=cluster
             )
         else:
-            answer, code = _run_one(
-                file, out / file.name, is_json=is_json, has_plots=not no_plots, verify=verify, explain=explain, trace=save_trace
-            )
+            shown = _Shown(is_json=is_json, has_plots=not no_plots, verify=verify, explain=explain, watch=watch)
+            answer, code = _run_one(file, out / file.name, shown, trace=save_trace)
         answers.append(answer)
         codes.append(code)
     if is_json:
@@ -67,9 +70,30 @@ def _refuse_equal_names(files: list[ScenarioFile]) -> None:
         seen[file.name] = file.document.file
 
 
-def _run_one(
-    file: ScenarioFile, folder: Path, *, is_json: bool, has_plots: bool, verify: bool, explain: bool, trace: Path | None
-) -> tuple[dict[str, Any], int]:
+def _refuse_sweeps(files: list[ScenarioFile]) -> None:
+    from sim.errors import Fault, InputError
+
+    faults = [
+        Fault(what="--watch shows one step, and this is a sweep", file=file.document.file, remedy="write the point into a file")
+        for file in files
+        if file.sweep
+    ]
+    if faults:
+        raise InputError(faults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What a run shows and checks: the switches of the command line."""
+
+    is_json: bool
+    has_plots: bool
+    verify: bool
+    explain: bool
+    watch: bool
+
+
+def _run_one(file: ScenarioFile, folder: Path, shown: _Shown, *, trace: Path | None) -> tuple[dict[str, Any], int]:
     from dataclasses import replace
 
     from sim.cli.outputs import write_run
@@ -79,8 +103,8 @@ def _run_one(
     results = ResultsFolder(folder)  # before the work: an unwritable folder is found at once
     started = time.process_time(), time.perf_counter()
     scenario = file.resolve()
-    level = "full" if has_plots or verify else scenario.options.level
-    options = replace(scenario.options, level=level, verify=verify or scenario.options.verify)
+    level = "full" if shown.has_plots or shown.verify or shown.watch else scenario.options.level
+    options = replace(scenario.options, level=level, verify=shown.verify or scenario.options.verify)
     result = run(replace(scenario, options=options))
     seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
     if trace is not None:
@@ -88,12 +112,16 @@ def _run_one(
 
         write_step(result.step, trace)
     budget = _budget(file, result)
-    if not is_json:
+    if shown.watch:
+        from sim.cli.watch import print_watch
+
+        print_watch(result)
+    if not shown.is_json:
         from sim.cli.printing import console, print_result
 
-        print_result(result, console(), budget=budget, is_explained=explain)
+        print_result(result, console(), budget=budget, is_explained=shown.explain)
     point = result.point() | ({"budget": budget.to_json()} if budget is not None else {})
-    written = write_run(result, point, file, results, has_plots=has_plots, seconds=seconds)
+    written = write_run(result, point, file, results, has_plots=shown.has_plots, seconds=seconds)
     print(f"{folder}: {', '.join(written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error
     return {"scenario": file.name, "points": [point]}, 0 if result.fits else 1
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sim.config import ScenarioFile
     from sim.config.results_folder import ResultsFolder
     from sim.study.pool import Backend
+    from sim.study.search import Search
     from sim.study.study import Study, Tally
 
 _MAX_ROWS = 60
@@ -31,10 +32,11 @@ def run_sweep(
 ) -> tuple[dict[str, Any], int]:
     """Run what is not in the folder's study yet, print the table, export it; returns what `--json` prints and the exit code."""
     from sim.cli.progress import progress
+    from sim.study.search import Search
     from sim.study.study import Study
 
     started = time.process_time(), time.perf_counter()
-    study = Study(file, folder)
+    study = Search(file, folder) if file.search else Study(file, folder)
     with progress(file.name, study.num_points) as advance:
         tally = study.run(_backend(workers, cluster), lambda done, _total: advance(done))
     seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
@@ -43,11 +45,27 @@ def run_sweep(
         answer["points"] = list(study.points())
     else:
         _print_table(study, tally)
+    if isinstance(study, Search):
+        answer["best"] = _best(study, is_json=is_json)
     if file.claim:
         answer["claim"] = _claim(study, is_json=is_json)
     written = _write(study, has_plots=has_plots, seconds=seconds)
     _report(study, tally, written)
     return answer, exit_code(tally)
+
+
+def _best(search: Search, *, is_json: bool) -> dict[str, Any] | None:
+    """The best point of a search, printed unless machines read."""
+    best, objective = search.best, search.file.search["objective"]
+    if best is None:
+        if not is_json:
+            typer.echo("no trial fits and meets the constraints")
+        return None
+    if not is_json:
+        from sim.study.sources import name_of
+
+        typer.echo(f"best {objective}: {best.value:.6g}, trial {best.trial + 1} ({name_of(search.file.name, best.parameters)})")
+    return {"parameters": dict(best.parameters), "objective": objective, "value": best.value, "trial": best.trial}
 
 
 def exit_code(tally: Tally) -> int:
@@ -144,7 +162,8 @@ def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[
         ):
             if any(point.get(metric) for point in points):
                 results.draw(name, partial(draw_sweep, study.file.name, points, metric))
-        _draw_map(study.file.name, points, results)
+        if not study.file.search:
+            _draw_map(study.file.name, points, results)
     results.finish(manifest_of(study.file, seconds))
     return results.written
 

@@ -81,7 +81,7 @@ class ScenarioFile:
         if not self.sweep:
             return None
         try:
-            return parse_sweep(self.sweep, self.document.data)
+            return parse_sweep(self.sweep, self.document.data, is_searched=bool(self.search))
         except InputError as error:
             raise InputError([_placed(fault, self.document) for fault in error.faults]) from None
 

@@ -83,3 +83,21 @@ def test_a_browser_shows_the_report(folder, tmp_path, width):
     assert light[0] <= width
     assert light[3] == dark[3] == []
     assert light[1:3] != dark[1:3]
+
+
+def test_watch_shows_the_machine_over_the_step(tmp_path, capsys):
+    scenario = tmp_path / "tiny.yaml"
+    body = {"topology": "desktop-rtx-4090", "workload": {"training": {"model": SHAPE, "sequence_length": 512}}}
+    scenario.write_text(json.dumps(body))
+    assert run(["run", str(scenario), "--watch", "--no-plots", "--json", "--out", str(tmp_path / "r")]) == 0
+    captured = capsys.readouterr()
+    lines = [line for line in captured.err.splitlines() if " gpu0 " in line]
+    assert len(lines) == 10
+    step_s = json.loads(captured.out)["points"][0]["step_time_s"]
+    assert lines[-1].split()[:2] == [f"{1000 * step_s:.4g}", "ms"]
+
+
+def test_watch_refuses_a_sweep(tmp_path, capsys):
+    assert run(["run", "which-machine", "--watch", "--out", str(tmp_path / "r")]) == 2
+    assert "this is a sweep" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
