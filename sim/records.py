@@ -27,6 +27,7 @@ class Kind(StrEnum):
     TRANSFER = "transfer"
     COLLECTIVE = "collective"
     HOST_UPDATE = "host_update"
+    HOST_WORK = "host_work"
     IO = "io"
     ALLOCATE = "allocate"
     FREE = "free"
@@ -104,7 +105,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
 
     id: str
     kind: Kind
-    stream: str  # "<rank class>.<role>", roles: compute h2d d2h collective p2p cpu storage loader
+    stream: str  # "<rank class>.<role>", roles: compute h2d d2h collective p2p cpu storage loader reader input saver late_*
     sequence: int
     name: str = ""
     after: tuple[str, ...] = ()
@@ -132,6 +133,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     bytes_per_element: float = 0.0  # host memory traffic per element, read + write
     write_share: float = 0.0
     num_cores: float = 0.0  # cores that one rank may use; 0 = its share of the socket
+    core_s: float = 0.0  # host work that is no memory traffic (sample preparation): core-seconds per rank
     # anything: a duration that no resource explains (launch gaps, framework hooks, measured host work)
     fixed_s: float = 0.0
     dispatch_s: float = 0.0  # compute: the CPU needs this long to launch the kernels; the operation lasts at least as long

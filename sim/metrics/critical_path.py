@@ -109,7 +109,7 @@ def _shares(
             if channel.unit == "bytes":
                 moved[name] = used[name]
     busiest = max(moved, key=lambda name: (moved[name], name)) if moved else ""
-    if operation.kind in (Kind.COMPUTE, Kind.HOST_UPDATE):
+    if operation.kind in (Kind.COMPUTE, Kind.HOST_UPDATE, Kind.HOST_WORK):
         own = next((name for name in used if channels[name].unit == "cores"), f"{device}.sm")
         if rate >= _AT_CAP * operation.rate_cap or not used:
             if operation.arithmetic_s + operation.launch_s > 0.0:

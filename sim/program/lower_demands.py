@@ -133,7 +133,7 @@ class Demands:
 
     def flow(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
         """Work in bytes and the flow of one operation of one rank; operations that ask for the same share the answer."""
-        amounts = (op.size_bytes, op.num_calls, op.num_elements, op.bytes_per_element, op.num_cores)
+        amounts = (op.size_bytes, op.num_calls, op.num_elements, op.bytes_per_element, op.num_cores, op.core_s)
         key = (*self._demand(op), *amounts, op.stream.rsplit(".", 1)[0], self._place(rank))
         if key not in self._flows:
             self._flows[key] = self._flow_of(op, rank, device)
@@ -146,6 +146,8 @@ class Demands:
             traffic = self.routes.update_traffic(op, device)
             cores = op.num_cores or self._cores_share(device)
             return op.num_elements * op.bytes_per_element, self.routes.host(traffic, device, op.write_share, cores)
+        if op.kind == Kind.HOST_WORK:
+            return op.core_s, self.routes.cores(device, op.num_cores or self._cores_share(device), self._cores_share(device))
         source = self.routes.shares(op.source, device, op.layer) if op.source else ()
         target = self.routes.shares(op.target, device, op.layer) if op.target else ()
         if op.kind == Kind.IO:

@@ -88,6 +88,18 @@ class Routes:
             uses = merged(uses, ((cores_channel(cpu), num_cores / flow.rate_cap),))
         return Flow(uses, flow.rate_cap, flow.latency_s, flow.window_bytes, write_share, flow.weight)
 
+    def cores(self, device: str, num_cores: float, rank_cores: float) -> Flow:
+        """Work of a rank's processes in core-seconds, `num_cores` of them at most at once.
+
+        Processes share the cores with the rank's optimizer threads (`rank_cores`) by their number. That update's rate is
+        in bytes, so the weight converts.
+        """
+        cpu = self.machine.host_of(device)
+        tier = self.machine.resolve("dram", device)
+        beside = self.machine.access(cpu, tier, num_cores=max(1, round(rank_cores))).rate_cap_bytes_per_s
+        weight = num_cores / beside if beside < INFINITY else 1.0
+        return Flow(((cores_channel(cpu), 1.0),), num_cores, weight=weight)
+
     def update_traffic(self, operation: StepOperation, device: str) -> dict[str, float]:
         """Share of a host update's bytes that goes to each tier; storage-resident classes are staged in DRAM."""
         touched = operation.tensor_class

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from sim.units import Doc, Fraction, Seconds
+from sim.units import Bytes, Doc, Fraction, Seconds
 from sim.workload.shape import ModelShape
 
 STRICT: dict[str, Any] = {"extra": "forbid"}
@@ -135,8 +135,8 @@ class DataPipeline:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
     workers: Annotated[int, Ge(0), Doc("loader processes per rank; 0 = in the training process")] = 4
     seconds_per_sample: Annotated[Seconds, Ge(0), Doc("CPU time of one sample on one core, e.g. '12 ms'")] = 0.0
-    bytes_per_sample: Annotated[float, Ge(0), Doc("bytes read from storage per sample")] = 0.0
-    output_bytes_per_sample: Annotated[float, Ge(0), Doc("bytes copied to the GPU per sample; default token ids")] = 0.0
+    bytes_per_sample: Annotated[Bytes, Ge(0), Doc("bytes read from storage per sample")] = 0.0
+    output_bytes_per_sample: Annotated[Bytes, Ge(0), Doc("bytes copied to the GPU per sample; default token ids")] = 0.0
     prefetch: Annotated[int, Ge(1), Doc("batches each worker prepares ahead")] = 2
     persistent_workers: Annotated[bool, Doc("workers survive the epoch")] = True
     storage: Annotated[str, Doc("tier the samples come from")] = "nvme"

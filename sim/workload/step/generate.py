@@ -34,6 +34,7 @@ def generate(training: Training, homes: Mapping[TensorClass, str]) -> Step:
     update = Update(builder, gradients)
     for lane in lanes:
         update.emit(lane)
+    passes.loader.refill(lanes[0])
     ranks = plan.world // plan.stages
     return Step(
         name=f"{training.model.name} step",

@@ -12,6 +12,7 @@ from sim.workload.step.checkpoints import Checkpoints
 from sim.workload.step.exchange import Exchange
 from sim.workload.step.gradients import Gradients
 from sim.workload.step.lane import Lane
+from sim.workload.step.loader import Loader
 from sim.workload.step.plan import Plan
 from sim.workload.step.schedule import Turn
 from sim.workload.step.work import Pass
@@ -25,6 +26,7 @@ class Passes:
         self.plan: Plan = builder.plan
         self.exchange = Exchange(builder)
         self.checkpoints = Checkpoints(builder)
+        self.loader = Loader(builder)
         self._known: dict[tuple[str, int, int], Pass] = {}
 
     @cached_property
@@ -61,7 +63,8 @@ class Passes:
         layers = plan.chunk_layers(lane.stage, turn.chunk)
         if self._is_first(lane, turn):
             gathered = self.gradients.gather(lane, plan.embedding_parameters, 0.0, turn, "forward", -1)
-            lane.last = self.builder.compute(lane.name, "embedding", kernels.embedding(plan), after=[*waits, gathered], **mark)
+            waits += [gathered, self.loader.batch(lane, turn.micro_batch)]
+            lane.last = self.builder.compute(lane.name, "embedding", kernels.embedding(plan), after=waits, **mark)
             waits = []
         for block in self.blocks(layers):
             gathered = self.gradients.gather_block(lane, block, turn, "forward")

@@ -9,7 +9,8 @@ from sim.workload.step.builder import StepBuilder
 from sim.workload.step.gradients import Gradients
 from sim.workload.step.kernels import optimizer_kernel
 from sim.workload.step.lane import Lane
-from sim.workload.step.work import Pass
+from sim.workload.step.save import Save
+from sim.workload.step.work import Pass, elementwise
 
 #: fp32 master weights and two moments of AdamW, bytes per parameter
 _STATE_BYTES = 12.0
@@ -20,6 +21,9 @@ class Update:
 
     def __init__(self, builder: StepBuilder, gradients: Gradients) -> None:
         self.builder, self.plan, self.gradients = builder, builder.plan, gradients
+        self.save = Save(builder)
+        #: a delayed update is of the gradients of the step before: its streams run beside this one's
+        self._late = "late_" if self.plan.training.optimizer.delayed_update else ""
 
     def elements(self, lane: Lane) -> float:
         """Parameters that one rank of the lane updates."""
@@ -36,8 +40,9 @@ class Update:
         if plan.home(TensorClass.OPTIMIZER_STATES) == "gpu":
             done = [self._on_gpu(lane, self.elements(lane), after)]
         else:
-            done = self._on_host(lane, self.elements(lane), after)
+            done = self._on_host(lane, self.elements(lane), [] if self._late else after)
         done = self.gradients.gather_updated(lane, done)
+        self.save.emit(lane, self.elements(lane), done)
         profile = plan.profile
         fixed = profile.step_fixed_s + profile.micro_batch_fixed_s * plan.training.gradient_accumulation
         if fixed:
@@ -47,6 +52,8 @@ class Update:
 
     def _on_gpu(self, lane: Lane, elements: float, after: list[str]) -> str:
         work = Pass((optimizer_kernel(elements, self.plan.profile.gpu_update_bytes_per_element),), 30)
+        if self.plan.training.precision == "fp16":  # loss scaling: gradients are unscaled and searched for overflows
+            work += Pass((elementwise(2 * self.plan.weight_bytes * elements, "unscale", 0.5),), 2)
         return self.builder.compute(lane.name, "adamw", work, after=after, phase="update")
 
     def _on_host(self, lane: Lane, elements: float, after: list[str]) -> list[str]:
@@ -68,7 +75,7 @@ class Update:
             ready = self._load_states(lane, share, waits)
             updated = self.builder.add(
                 lane.name,
-                "cpu",
+                f"{self._late}cpu",
                 Kind.HOST_UPDATE,
                 "cpu adamw",
                 after=ready,
@@ -76,6 +83,7 @@ class Update:
                 num_elements=share,
                 bytes_per_element=profile.update_bytes_per_element,
                 write_share=profile.update_write_share,
+                num_cores=offload.cores_per_rank or 0,
                 tensor_class=TensorClass.OPTIMIZER_STATES,
             )
             self._store_states(lane, share, updated)
@@ -83,7 +91,7 @@ class Update:
             if weights_home == "gpu":
                 copied = self.builder.add(
                     lane.name,
-                    "h2d",
+                    f"{self._late}h2d",
                     Kind.TRANSFER,
                     "return weights",
                     after=[updated],
@@ -129,7 +137,7 @@ class Update:
     def _swap(self, lane: Lane, name: str, source: str, target: str, elements: float, after: list[str]) -> str:
         return self.builder.add(
             lane.name,
-            "storage",
+            f"{self._late}storage",
             Kind.IO,
             name,
             after=after,

@@ -1,0 +1,80 @@
+"""The data loader: samples read from storage, prepared by CPU workers, copied to the GPU.
+
+One step is replayed, and in the steady state each step prepares as many batches as it uses. Workers keep at most
+`workers x prefetch` batches ready, so the batches beyond those must be prepared while the step runs, before their
+micro-batch; the rest (for the next step) before the step ends. What the GPU waits for either is exposed data time.
+"""
+
+from __future__ import annotations
+
+from sim.records import Kind
+from sim.workload.step.builder import StepBuilder
+from sim.workload.step.lane import Lane
+from sim.workload.training import DataPipeline
+
+#: input ids and labels, 64-bit integers each: what PyTorch collates for a language model (bytes per token)
+TOKEN_BYTES = 16.0
+
+
+class Loader:
+    """Emits the loader of every rank that reads samples (those of the first pipeline stage)."""
+
+    def __init__(self, builder: StepBuilder) -> None:
+        self.builder, self.plan = builder, builder.plan
+        self.data: DataPipeline | None = self.plan.training.data
+        #: ranks that share one sample split its preparation: tensor and context ranks are fed by one loader
+        self.readers = self.plan.tensor * self.plan.training.parallelism.context
+
+    @property
+    def _num_ready(self) -> int:
+        return self.data.workers * self.data.prefetch if self.data else 0
+
+    def batch(self, lane: Lane, micro_batch: int) -> str | None:
+        """What the forward pass of a micro-batch waits for: its samples on the GPU. None without a pipeline."""
+        data, training = self.data, self.plan.training
+        if data is None:
+            return None
+        late = micro_batch - self._num_ready
+        after = self._prepare(lane, late, 1) if late >= 0 else []
+        each = data.output_bytes_per_sample or TOKEN_BYTES * training.sequence_length
+        return self.builder.add(
+            lane.name,
+            "input",
+            Kind.TRANSFER,
+            "copy batch",
+            after=after,
+            source="dram",
+            target="gpu",
+            size_bytes=training.batch_size * each / self.readers,
+            is_pinned=training.offload.pin_memory is not False,
+            phase="data",
+            micro_batch=micro_batch,
+        )
+
+    def refill(self, lane: Lane) -> None:
+        """Batches for the next step that the buffers hold; the step is not over before they are ready."""
+        num = min(self._num_ready, self.plan.training.gradient_accumulation)
+        if num:
+            self._prepare(lane, self.plan.training.gradient_accumulation - num, num)
+
+    def _prepare(self, lane: Lane, first: int, num: int) -> list[str]:
+        """Read and prepare batches; without workers in the training process, while the GPU waits."""
+        data, training = self.data, self.plan.training
+        assert data is not None
+        samples = num * training.batch_size / self.readers
+        after = [] if data.workers else [lane.last]
+        mark = {"phase": "data", "micro_batch": first}
+        done = []
+        if data.bytes_per_sample:
+            size = samples * data.bytes_per_sample
+            done.append(
+                self.builder.add(
+                    lane.name, "reader", Kind.IO, "read samples", after=after, source=data.storage, target="dram",
+                    size_bytes=size, **mark,
+                )
+            )  # fmt: skip
+        if data.seconds_per_sample:
+            work = {"core_s": samples * data.seconds_per_sample, "num_cores": max(1, data.workers) / self.readers}
+            waits = after if data.workers else [*after, *done]
+            done.append(self.builder.add(lane.name, "loader", Kind.HOST_WORK, "prepare samples", after=waits, **work, **mark))
+        return done

@@ -1,0 +1,129 @@
+"""Data loader, delayed update, checkpoint writes and core limits: step times by hand, on both sides of each boundary."""
+
+import dataclasses
+
+import pytest
+
+from sim.config import scenario_of
+from sim.engine import replay
+from sim.experiment import prepare
+from sim.metrics.breakdown import breakdown_s
+
+SAMPLES = 2 * 8 * 4  # batch, micro-batches, ranks of an A100 node that share two sockets of 64 cores
+
+
+def _replayed(placement=None, ranks=4, **training):
+    inputs = {
+        "name": "loader",
+        "topology": "dgx-a100",
+        "workload": {
+            "training": {
+                "model": "gpt2-xl",
+                "sequence_length": 1024,
+                "batch_size": 2,
+                "gradient_accumulation": 8,
+                "framework": "pytorch",
+                "parallelism": {"data": ranks},
+            }
+            | training
+        },
+    }
+    if placement:
+        inputs["placement"] = placement
+    _, program = prepare(scenario_of(inputs, file="test").resolve())
+    found = replay(program, capacity="observe")
+    return found.makespan_s, breakdown_s(program, found), program
+
+
+def _data(**fields):
+    return {"data": {"workers": 8, "seconds_per_sample": "1 ms", "prefetch": 2} | fields}
+
+
+def test_enough_workers_hide_the_loader_and_too_few_bound_the_step():
+    plain, _, _ = _replayed()
+    # one rank prepares 16 samples a step with 8 workers: they are enough up to 8 plain / 16 seconds a sample
+    limit = 8 * plain / 16
+    hidden, parts, _ = _replayed(**_data(seconds_per_sample=f"{0.95 * limit} s"))
+    assert hidden == pytest.approx(plain, rel=1e-3)
+    assert parts["data"] < 0.01 * hidden
+    starved, parts, _ = _replayed(**_data(seconds_per_sample=f"{2 * limit} s"))
+    assert starved == pytest.approx(2 * plain, rel=1e-3)
+    assert parts["data"] == pytest.approx(plain, rel=0.02)
+
+
+def test_workers_beyond_the_cores_of_the_socket_do_not_help():
+    # dgx-a100: two sockets of 64 cores, each with four of the eight GPUs
+    enough, _, program = _replayed(ranks=8, **_data(workers=16, seconds_per_sample="2 s"))
+    crowded, _, _ = _replayed(ranks=8, **_data(workers=32, seconds_per_sample="2 s"))
+    assert {c.bandwidth_per_s for c in program.channels if c.name.endswith("cores")} == {64.0}
+    assert enough == pytest.approx(4 * 16 * 2.0 / 64, rel=0.02)  # four ranks of a socket want all of its cores
+    assert crowded == pytest.approx(enough, rel=1e-6)
+
+
+def test_without_workers_the_gpu_waits_for_every_batch():
+    plain, _, _ = _replayed()
+    serial, parts, _ = _replayed(**_data(workers=0, seconds_per_sample="10 ms"))
+    assert serial == pytest.approx(plain + 16 * 0.010, rel=1e-3)
+    assert parts["data"] == pytest.approx(16 * 0.010, rel=0.05)
+
+
+def test_reading_samples_binds_when_storage_is_slow():
+    plain, _, _ = _replayed()
+    size = 40e9 * plain / SAMPLES  # 40 GB/s asked of eight drives
+    slow, _, program = _replayed(**_data(bytes_per_sample=f"{2 * size} B", seconds_per_sample="0 s"))
+    drive = next(c for c in program.channels if "nvme0" in c.name)
+    assert slow > plain
+    assert slow >= SAMPLES * 2 * size / drive.bandwidth_per_s * 0.99
+
+
+def test_delayed_update_hides_the_shorter_of_update_and_passes():
+    job = {"framework": "deepspeed-zero", "parallelism": {"data": 4, "zero_stage": 2}, "gradient_accumulation": 1}
+    both, _, _ = _replayed({"optimizer_states": "dram", "gradients": "dram"}, **job, optimizer={"delayed_update": False})
+    late, _, program = _replayed({"optimizer_states": "dram", "gradients": "dram"}, **job, optimizer={"delayed_update": True})
+    updates = [op for op in program.operations if op.name == "cpu adamw"]
+    assert updates
+    assert all(not op.after for op in updates)
+    assert 0.5 * both < late < both
+
+
+def test_a_checkpoint_adds_its_share_of_the_write():
+    plain, _, program = _replayed()
+    saved, parts, program = _replayed(save={"every": 10})
+    write = next(op for op in program.operations if op.name == "write checkpoint")
+    count = 1.5577e9  # GPT-2 XL
+    assert write.work == pytest.approx(count * 14 / 10 / 4, rel=0.01)
+    assert parts["storage"] == pytest.approx(saved - plain, rel=0.01)
+    rare, _, _ = _replayed(save={"every": 20})
+    assert saved - plain == pytest.approx(2 * (rare - plain), rel=0.02)
+    beside, _, _ = _replayed(save={"every": 10, "asynchronous": True})
+    assert plain < beside < saved
+
+
+def test_fewer_cores_slow_the_cpu_update_and_more_than_the_bus_needs_do_not_help():
+    def update(cores):
+        job = {"framework": "deepspeed-zero", "parallelism": {"data": 4, "zero_stage": 2}, "gradient_accumulation": 1}
+        place = {"optimizer_states": "dram", "gradients": "dram"}
+        _, parts, program = _replayed(place, **job, offload={"cores_per_rank": cores})
+        return parts["cpu_optimizer"], next(op for op in program.operations if op.name == "cpu adamw")
+
+    (one, slow), (two, fast), (many, _), (more, _) = (update(cores) for cores in (1, 2, 16, 15))
+    assert fast.rate_cap == pytest.approx(2 * slow.rate_cap)
+    assert one > slow.work / slow.rate_cap
+    assert one > two >= many
+    assert many == pytest.approx(more, rel=0.02)
+
+
+def test_loss_scaling_reads_and_writes_the_gradients_once_more():
+    from sim.workload.shape import ModelShape
+    from sim.workload.step import generate
+    from sim.workload.training import Training
+
+    shape = ModelShape(name="small", layers=2, hidden=64, heads=4, ffn=256, vocabulary=1000, mlp="gelu")
+    base = Training(model=shape, sequence_length=64, precision="bf16", framework="pytorch")
+
+    def traffic(training):
+        update = [op for op in generate(training, {}).operations if op.phase == "update"]
+        return sum(k.read_bytes + k.write_bytes for op in update for k in op.kernels)
+
+    elements = traffic(base) / 30
+    assert traffic(dataclasses.replace(base, precision="fp16")) == pytest.approx(34 * elements)
