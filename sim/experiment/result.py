@@ -48,6 +48,53 @@ class Result:
     tiering: tuple[TieringStep, ...] = ()  # under a policy that moves pages: the steps up to the steady one
     contention: float = 1.0  # of a job: its time beside the others / its time alone
 
+    def to_pandas(self) -> Any:
+        """The operations of the replay as a pandas frame, one row each (extra `table`); times in s, sizes in bytes."""
+        from sim.experiment.frames import frame
+
+        by_id = {operation.id: operation for operation in self.program.operations}
+        return frame(
+            {
+                "id": record.id, "stream": by_id[record.id].stream, "kind": by_id[record.id].kind.value,
+                "category": by_id[record.id].category, "phase": by_id[record.id].phase, "name": by_id[record.id].name,
+                "ready_s": record.ready_s, "start_s": record.start_s, "end_s": record.end_s,
+                "size_bytes": by_id[record.id].size_bytes, "flops": by_id[record.id].flops,
+            }
+            for record in self.replay.operations
+        )  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, the times and where they go."""
+        from sim.report.html import fragment
+        from sim.report.tables import point_blocks
+
+        return fragment(self.scenario.name, point_blocks(self.point()))
+
+    def plot_step(self) -> Any:
+        """The step stream by stream, as matplotlib axes."""
+        from sim.report.findings import of_step
+        from sim.report.gantt import timeline_figure
+
+        finding = of_step(self.scenario.name, self.summary, fits=self.fits)
+        return timeline_figure(self.program, self.replay, finding=finding).axes[0]
+
+    def plot_breakdown(self) -> Any:
+        """Where the step goes, beside everything in the fastest tier, as matplotlib axes."""
+        from sim.report.bars import breakdown_figure
+        from sim.report.findings import of_breakdown
+
+        rows = [(self.scenario.name, self.summary.breakdown_s)]
+        if self.fastest is not None:
+            rows.append(("everything in\nthe fastest tier", self.fastest.breakdown_s))
+        return breakdown_figure(rows, finding=of_breakdown(self.scenario.name, self.summary.breakdown_s)).axes[0]
+
+    def plot_memory(self) -> Any:
+        """Peak bytes of every tier by tensor class, as matplotlib axes."""
+        from sim.report.bars import tiers_figure
+        from sim.report.findings import of_tiers
+
+        return tiers_figure(self.summary.tiers, finding=of_tiers(self.scenario.name, self.summary.tiers)).axes[0]
+
     def point(self) -> dict[str, Any]:
         """The point as `--json` and `summary.json` show it: stable names, SI units."""
         summary, fits = self.summary, self.fits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sim.metrics.summary import TierUse
 from sim.report.style import (
@@ -22,7 +23,7 @@ from sim.report.style import (
 from sim.units import format_bytes, format_seconds
 
 
-def draw_breakdown(rows: Sequence[tuple[str, Mapping[str, float]]], path: Path, *, finding: str) -> Path:
+def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], *, finding: str) -> Any:
     """One stacked bar per (label, breakdown_s); the parts of a bar sum to its step time."""
     total_s = max(sum(parts.values()) for _label, parts in rows)
     factor, unit = seconds_axis(total_s)
@@ -49,10 +50,15 @@ def draw_breakdown(rows: Sequence[tuple[str, Mapping[str, float]]], path: Path, 
     titled(fig, finding)
     keys = [BREAKDOWN[key] for key in used]
     legend_below(fig, patches(keys), [label for _colour, label in keys], num_columns=5)
-    return save(fig, path)
+    return fig
 
 
-def draw_tiers(tiers: Mapping[str, TierUse], path: Path, *, finding: str) -> Path:
+def draw_breakdown(rows: Sequence[tuple[str, Mapping[str, float]]], path: Path, *, finding: str) -> Path:
+    """As :func:`breakdown_figure`, into a file."""
+    return save(breakdown_figure(rows, finding=finding), path)
+
+
+def tiers_figure(tiers: Mapping[str, TierUse], *, finding: str) -> Any:
     """One bar per tier: peak bytes by tensor class, as a share of its capacity; a line marks 100 %."""
     shown = {name: tier for name, tier in tiers.items() if tier.peak_bytes > 0 and 0 < tier.capacity_bytes < float("inf")}
     classes = sorted({key for tier in shown.values() for key in tier.by_class})
@@ -82,4 +88,9 @@ def draw_tiers(tiers: Mapping[str, TierUse], path: Path, *, finding: str) -> Pat
     titled(fig, finding)
     keys = [(colours[key], key.replace("_", " ")) for key in classes]
     legend_below(fig, patches(keys), [label for _colour, label in keys], num_columns=5)
-    return save(fig, path)
+    return fig
+
+
+def draw_tiers(tiers: Mapping[str, TierUse], path: Path, *, finding: str) -> Path:
+    """As :func:`tiers_figure`, into a file."""
+    return save(tiers_figure(tiers, finding=finding), path)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.report.choices import draw_choices
+from sim.report.choices import choices_figure
 from sim.report.findings import short_path
 from sim.report.style import MARKERS, SERIES, figure, legend_below, plain, readable, save, titled
 
@@ -21,11 +21,16 @@ METRICS: Mapping[str, tuple[str, float, str, bool]] = {
     "time_per_output_token_s": ("time per output token", 1e3, "ms", False),
 }
 MAX_LINES = 8
+#: bands of more lines than this would cover each other
+_MAX_BANDS = 3
+_LEAST_FOR_A_BAND = 2
+#: what an error of the time carries over to
+_WITH_BAND = ("step_time_s", "tokens_per_s", "time_per_output_token_s")
 Point = Mapping[str, Any]
 _QUANTITY = re.compile(r"(?P<number>[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)( ?(%|[A-Za-z]+(/s)?))?")
 
 
-def draw_sweep(name: str, points: Sequence[Point], metric: str, path: Path) -> Path:
+def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
     """`metric` over the parameter with most values; other parameters give lines. Points that don't fit are crosses.
 
     A sweep over named choices alone is drawn as bars.
@@ -35,16 +40,22 @@ def draw_sweep(name: str, points: Sequence[Point], metric: str, path: Path) -> P
     lines = _lines(points, others)
     is_numeric = all(_number(point["parameters"].get(over)) is not None for point in points)
     if not is_numeric and not others:
-        return draw_choices(points, over, (metric, label, factor, unit), path, finding=finding(name, points, metric))
+        return choices_figure(points, over, (metric, label, factor, unit), finding=finding(name, points, metric))
     fig = figure(9.0, 5.0)
     axes = fig.add_subplot()
     places = _places(points, over, is_numeric=is_numeric)
     handles, labels = [], []
     for index, (key, members) in enumerate(list(lines.items())[:MAX_LINES]):
-        drawn = [(places[_key(point, over)], factor * point[metric]) for point in members if _is_drawn(point, metric)]
+        drawn = [
+            (places[_key(point, over)], factor * point[metric], point.get("band") or (1.0, 1.0))
+            for point in members
+            if _is_drawn(point, metric)
+        ]
         drawn.sort()
         style = {"color": SERIES[index % len(SERIES)], "marker": MARKERS[index % len(MARKERS)], "markersize": 5}
-        (line,) = axes.plot([x for x, _y in drawn], [y for _x, y in drawn], linewidth=1.8, **style)
+        (line,) = axes.plot([x for x, _y, _band in drawn], [y for _x, y, _band in drawn], linewidth=1.8, **style)
+        if len(lines) <= _MAX_BANDS and metric in _WITH_BAND:
+            _draw_band(axes, drawn, metric, SERIES[index % len(SERIES)])
         handles.append(line)
         labels.append(key or label)
     axes.set_ylim(bottom=0)
@@ -59,10 +70,37 @@ def draw_sweep(name: str, points: Sequence[Point], metric: str, path: Path) -> P
     axes.set_ylabel(f"{label} ({unit})")
     plain(axes, grid="both")
     hidden = len(lines) - MAX_LINES
-    titled(fig, finding(name, points, metric), f"{hidden} more combinations not drawn" if hidden > 0 else "")
+    titled(
+        fig,
+        finding(name, points, metric),
+        _detail(
+            hidden, has_band=any("band" in point for point in points) and len(lines) <= _MAX_BANDS and metric in _WITH_BAND
+        ),
+    )
     if len(labels) > 1:
         legend_below(fig, handles, labels, num_columns=3)
-    return save(fig, path)
+    return fig
+
+
+def draw_sweep(name: str, points: Sequence[Point], metric: str, path: Path) -> Path:
+    """As :func:`sweep_figure`, into a file."""
+    return save(sweep_figure(name, points, metric), path)
+
+
+def _draw_band(axes: Any, drawn: Sequence[tuple[float, float, tuple[float, float]]], metric: str, colour: str) -> None:
+    """The error band behind a line: of a rate, the slow end of the time is the low end."""
+    if len(drawn) < _LEAST_FOR_A_BAND or all(band == (1.0, 1.0) for _x, _y, band in drawn):
+        return
+    is_time = metric != "tokens_per_s"
+    low = [y * band[0] if is_time else y / band[1] for _x, y, band in drawn]
+    high = [y * band[1] if is_time else y / band[0] for _x, y, band in drawn]
+    axes.fill_between([x for x, _y, _band in drawn], low, high, color=colour, alpha=0.12, linewidth=0)
+
+
+def _detail(num_hidden: int, *, has_band: bool) -> str:
+    parts = ["shaded: error band"] if has_band else []
+    parts += [f"{num_hidden} more combinations not drawn"] if num_hidden > 0 else []
+    return "; ".join(parts)
 
 
 def axes_of_sweep(points: Sequence[Point]) -> tuple[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from sim.metrics.breakdown import busy_interval, rank_of
 from sim.records import Program, Replay, Stream
@@ -25,7 +26,7 @@ _MERGE = 1 / 3000
 MAX_RANKS = 6
 
 
-def draw_timeline(program: Program, replay: Replay, path: Path, *, finding: str) -> Path:
+def timeline_figure(program: Program, replay: Replay, *, finding: str) -> Any:
     """Gantt chart of one replay; at most MAX_RANKS rank classes, those that end last."""
     total_s = replay.makespan_s
     factor, unit = seconds_axis(total_s)
@@ -56,7 +57,12 @@ def draw_timeline(program: Program, replay: Replay, path: Path, *, finding: str)
     categories = [category for category in COLOURS if category in used]
     keys = [(COLOURS[category], names.get(category, category.replace("_", " "))) for category in categories]
     legend_below(fig, patches(keys), [label for _colour, label in keys], num_columns=7)
-    return save(fig, path)
+    return fig
+
+
+def draw_timeline(program: Program, replay: Replay, path: Path, *, finding: str) -> Path:
+    """As :func:`timeline_figure`, into a file."""
+    return save(timeline_figure(program, replay, finding=finding), path)
 
 
 def _rows(program: Program, replay: Replay) -> list[Stream]:

@@ -110,6 +110,11 @@ def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str
     )
 
 
+def fragment(title: str, blocks: Sequence[Block]) -> str:
+    """A few blocks for a notebook, in the notebook's own style."""
+    return f"<div><h3>{escape(title)}</h3>{''.join(map(_block, blocks))}</div>"
+
+
 def _anchor(section: Section) -> str:
     return re.sub(r"[^a-z0-9]+", "-", (section.anchor or section.heading).lower()).strip("-")
 

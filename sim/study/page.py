@@ -15,16 +15,15 @@ import msgspec
 from sim import __version__
 from sim.config.reference import validation_errors
 from sim.errors import Fault, InputError
-from sim.report.html import Details, Facts, Image, Note, Paragraph, Section, Table, page
+from sim.report.html import Details, Image, Note, Paragraph, Section, Table, page
+from sim.report.tables import MAX_POINTS, breakdown_table, channels_table, points_table, tiers_table, verdict_blocks
 from sim.study.compare import Comparison, compare
 from sim.study.compare_table import comparison_rows, heads
 from sim.study.sensitivity import SensitivityStudy
 from sim.study.sources import SUMMARY, candidates_from, read_summary
-from sim.units import format_bandwidth, format_bytes, format_rate, format_seconds
+from sim.units import format_rate, format_seconds
 
-_MAX_POINTS = 200
 _MAX_COLUMNS = 6
-_MAX_CHANNELS = 12
 #: picture of a results folder -> what it shows; in the order of the page
 PICTURES = {
     "machine.png": "The machine: devices with their memory, links with what one direction carries",
@@ -75,50 +74,21 @@ def _sections(folder: Path, summary: Mapping[str, Any], prefix: str) -> list[Sec
     points = summary["points"]
     if not points:
         raise InputError(Fault(what="a summary without points", file=str(folder / SUMMARY), remedy="run the scenario again"))
-    verdict = _point_verdict(points[0]) if len(points) == 1 else _points_verdict(points)
+    verdict = verdict_blocks(points[0]) if len(points) == 1 else _points_verdict(points)
     pictures = [Image((folder / name).read_bytes(), caption) for name, caption in PICTURES.items() if (folder / name).is_file()]
     machine = pictures[:1] if (folder / "machine.png").is_file() else []
     sections = [
         Section(f"{prefix}verdict", verdict, f"{prefix}verdict"),
         Section(f"{prefix}machine", [Paragraph(str(summary["machine"])), *machine] if summary.get("machine") else []),
-        Section(f"{prefix}memory", [_tiers(points[0])] if len(points) == 1 else []),
-        Section(f"{prefix}time", [_breakdown(points[0]), *_path(summary)] if points[0].get("breakdown_s") else []),
-        Section(f"{prefix}channels", [_channels(points[0])] if len(points) == 1 else []),
-        Section(f"{prefix}points", [_points(points)] if len(points) > 1 else []),
+        Section(f"{prefix}memory", [tiers_table(points[0])] if len(points) == 1 else []),
+        Section(f"{prefix}time", [breakdown_table(points[0]), *_path(summary)] if points[0].get("breakdown_s") else []),
+        Section(f"{prefix}channels", [channels_table(points[0])] if len(points) == 1 else []),
+        Section(f"{prefix}points", [points_table(points)] if len(points) > 1 else []),
         Section(f"{prefix}pictures", pictures[len(machine) :]),
         Section(f"{prefix}assumptions", _notes(summary)),
         Section(f"{prefix}inputs", _inputs(folder)),
     ]
     return [section for section in sections if section.blocks]
-
-
-def _point_verdict(point: Mapping[str, Any]) -> list[Any]:
-    if not point.get("fits"):
-        seconds = point.get("step_time_if_it_fitted_s")
-        extra = (
-            [Paragraph(f"With more memory, and all else equal, a step would take {format_seconds(seconds)}.")]
-            if seconds
-            else []
-        )
-        return [Note(f"Does not fit: {point.get('reason', '')}", "bad"), *extra]
-    band = point.get("uncertainty") or {}
-    facts = [
-        ("step time", _seconds(point.get("step_time_s"))),
-        ("time to first token", _seconds(point.get("time_to_first_token_s"))),
-        ("time per output token", _seconds(point.get("time_per_output_token_s"))),
-        ("tokens/s", format_rate(point["tokens_per_s"]) if point.get("tokens_per_s") else ""),
-        ("MFU", f"{100 * point['mfu']:.1f} %" if point.get("mfu") is not None else ""),
-        ("offload penalty", f"{point['offload_penalty']:.3g} x" if point.get("offload_penalty") is not None else ""),
-        ("binds", str(point.get("bound_by") or "")),
-    ]
-    blocks: list[Any] = [Note("Fits.", "good"), Facts([(name, value) for name, value in facts if value])]
-    if "low_s" in band:
-        low, high = format_seconds(band["low_s"]), format_seconds(band["high_s"])
-        blocks.append(Paragraph(f"Expected between {low} and {high} ({band['basis']})."))
-    claim = point.get("claim")
-    if claim:
-        blocks.append(Note(f"Claim {claim['id']}: {claim['verdict']}; stated {claim['stated']!r}."))
-    return blocks
 
 
 def _points_verdict(points: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -131,70 +101,11 @@ def _points_verdict(points: Sequence[Mapping[str, Any]]) -> list[Any]:
     return [Note(f"{counts} The fastest is {where}: {format_rate(best['tokens_per_s'])} tokens/s.", "good")]
 
 
-def _seconds(value: float | None) -> str:
-    return "" if value is None else format_seconds(value)
-
-
-def _tiers(point: Mapping[str, Any]) -> Table:
-    rows = [
-        (
-            name,
-            format_bytes(tier["peak_bytes"]),
-            format_bytes(tier["capacity_bytes"]),
-            f"{100 * tier['peak_bytes'] / tier['capacity_bytes']:.1f} %" if tier["capacity_bytes"] else "",
-            ", ".join(
-                f"{key.replace('_', ' ')} {format_bytes(size)}" for key, size in tier.get("by_class", {}).items() if size
-            ),
-        )
-        for name, tier in point.get("tiers", {}).items()
-        if tier["peak_bytes"]
-    ]
-    return Table(("tier", "peak", "capacity", "used", "what is in it"), rows, "Peak of every memory tier")
-
-
-def _breakdown(point: Mapping[str, Any]) -> Table:
-    parts = {key: value for key, value in point["breakdown_s"].items() if value > 0}
-    total = sum(parts.values())
-    rows = [(key.replace("_", " "), format_seconds(value), f"{100 * value / total:.1f} %") for key, value in parts.items()]
-    return Table(("part", "time", "share"), rows, "Seconds of the slowest rank; they add up to the step")
-
-
 def _path(summary: Mapping[str, Any]) -> list[Table]:
     owners = {name: value for name, value in summary.get("critical_path_s", {}).items() if value > 0}
     total = sum(owners.values())
     rows = [(name, format_seconds(value), f"{100 * value / total:.1f} %") for name, value in owners.items()]
     return [Table(("resource", "time", "share"), rows, "Who owns the critical path")] if rows else []
-
-
-def _channels(point: Mapping[str, Any]) -> Table:
-    uses = sorted(point.get("channels", {}).items(), key=lambda item: -item[1]["utilisation"])
-    rows = [
-        (name, format_bandwidth(use["bandwidth_bytes_per_s"]), format_bytes(use["bytes"]), f"{100 * use['utilisation']:.1f} %")
-        for name, use in uses[:_MAX_CHANNELS]
-        if use["bytes"]
-    ]
-    return Table(("channel", "bandwidth", "carried", "utilisation"), rows, "The busiest channels")
-
-
-def _points(points: Sequence[Mapping[str, Any]]) -> Table:
-    keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
-    rows = []
-    for point in points[:_MAX_POINTS]:
-        seconds = point.get("step_time_s", point.get("time_per_output_token_s"))
-        penalty = point.get("offload_penalty")
-        rows.append(
-            (
-                *(str(point["parameters"].get(key, "")) for key in keys),
-                "fits" if point.get("fits") else str(point.get("status", "does not fit")).replace("_", " "),
-                _seconds(seconds),
-                format_rate(point["tokens_per_s"]) if point.get("tokens_per_s") else "",
-                f"{penalty:.3g} x" if penalty is not None else "",
-                str(point.get("bound_by") or ""),
-            )
-        )
-    hidden = len(points) - len(rows)
-    caption = f"the first {len(rows)} points; {hidden} more are in points.csv" if hidden else "All points"
-    return Table((*keys, "verdict", "time", "tokens/s", "penalty", "binds"), rows, caption)
 
 
 def _notes(summary: Mapping[str, Any]) -> list[Any]:
@@ -243,7 +154,7 @@ def _validation(summaries: Sequence[Mapping[str, Any]]) -> Section:
     bases = " ".join(
         str((point.get("uncertainty") or {}).get("basis", ""))
         for summary in summaries
-        for point in summary["points"][:_MAX_POINTS]
+        for point in summary["points"][:MAX_POINTS]
     )
     errors = sorted(validation_errors().items())
     rows = [(name.replace("_", " "), str(error.n), f"{100 * error.p90:.2g} %") for name, error in errors]

@@ -105,6 +105,26 @@ class Study:
         for outcome in self.outcomes():
             yield {**outcome.summary, "status": outcome.status}
 
+    def to_pandas(self) -> Any:
+        """The points as a pandas frame with the columns of points.csv (extra `table`)."""
+        from sim.experiment.frames import frame
+        from sim.study.export import flat
+
+        return frame(flat(outcome) for outcome in self.outcomes())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the points as a table."""
+        from sim.report.html import fragment
+        from sim.report.tables import points_table
+
+        return fragment(self.file.name, [points_table(list(self.points()))])
+
+    def plot(self, metric: str = "tokens_per_s") -> Any:
+        """`metric` over the sweep (curves, or bars of named choices), as matplotlib axes."""
+        from sim.report.curves import sweep_figure
+
+        return sweep_figure(self.file.name, list(self.points()), metric).axes[0]
+
 
 class _ChunkSizer:
     """Cuts points into chunks that last about :data:`_CHUNK_S`, from what points have cost so far."""

@@ -34,13 +34,27 @@ def test_the_slow_end_of_the_time_is_the_low_end_of_a_rate():
     assert choices._edges(wide, 10.0, is_time=False) == (8.0, 20.0)
 
 
-def test_bars_of_unbuilt_parts_are_hatched(tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(choices, "save", lambda fig, path: drawn.append(fig) or path)
+def test_bars_of_unbuilt_parts_are_hatched():
     points = [point("2022 A100", 10.0), point("2024 GH200", None), point("2030 x", 5.0, hypothetical=["x"], band=(0.8, 1.2))]
-    curves.draw_sweep("road", points, "step_time_s", tmp_path / "a.png")
-    (axes,) = drawn[0].axes
+    (axes,) = curves.sweep_figure("road", points, "step_time_s").axes
     assert [bar.get_hatch() for bar in axes.patches] == ["", "///"]
     assert [bar.get_width() for bar in axes.patches] == [10.0, 5.0]
     assert any("does not fit" in text.get_text() for text in axes.texts)
     assert axes.get_xlim()[1] >= 10.0
+    assert axes.get_xscale() == "linear"
+
+
+@pytest.mark.parametrize(("least", "scale"), [(5.0, "linear"), (4.9, "log")])
+def test_a_range_beyond_twenty_is_logarithmic(least, scale):
+    points = [point("a", 100.0), point("b", least)]
+    (axes,) = curves.sweep_figure("wide", points, "step_time_s").axes
+    assert axes.get_xscale() == scale
+
+
+def test_lines_have_their_error_band():
+    points = [
+        {"parameters": {"batch": size}, "fits": True, "step_time_s": 2.0 * size, "band": (0.8, 1.25)} for size in (1, 2, 4)
+    ]
+    (axes,) = curves.sweep_figure("band", points, "step_time_s").axes
+    (band,) = axes.collections
+    assert band.get_paths()[0].get_extents().ymax == 10.0
