@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +14,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sim.config import ScenarioFile
-    from sim.config.results_folder import ResultsFolder
     from sim.study.pool import Backend
     from sim.study.search import Search
     from sim.study.study import Study, Tally
 
 _MAX_ROWS = 60
-#: pictures of more points than this would be a blot
-_MAX_DRAWN = 2000
-_LEAST_FOR_A_MAP = 3
 
 
 def run_sweep(
@@ -152,68 +146,11 @@ def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[
     results.draw("summary.json", lambda path: write_summary(head, study.outcomes, path))
     results.draw("points.csv", lambda path: write_csv(study.outcomes, path))
     if has_plots:
-        from sim.report.curves import draw_sweep
+        from sim.cli.sweep_pictures import draw_pictures
 
-        points = _drawn(study.points())
-        for name, metric in (
-            ("sweep.png", "step_time_s"),
-            ("sweep-throughput.png", "tokens_per_s"),
-            ("sweep-token.png", "time_per_output_token_s"),
-        ):
-            if any(point.get(metric) for point in points):
-                results.draw(name, partial(draw_sweep, study.file.name, points, metric))
-        if not study.file.search:
-            _draw_map(study.file.name, points, results)
+        draw_pictures(study, results)
     results.finish(manifest_of(study.file, seconds))
     return results.written
-
-
-def _draw_map(name: str, points: list[dict[str, Any]], results: ResultsFolder) -> None:
-    """A map of a sweep over exactly two parameters with at least three values each."""
-    from sim.report.curves import axes_of_sweep, finding
-    from sim.report.findings import short_path
-    from sim.report.maps import draw_map
-
-    over, others = axes_of_sweep(points)
-    if len(others) != 1:
-        return
-    columns = list(dict.fromkeys(point["parameters"].get(over) for point in points))
-    rows = list(dict.fromkeys(point["parameters"].get(others[0]) for point in points))
-    if min(len(columns), len(rows)) < _LEAST_FOR_A_MAP or not any(point.get("tokens_per_s") for point in points):
-        return
-    cells = {
-        (point["parameters"].get(over), point["parameters"].get(others[0])): point.get("tokens_per_s")
-        if point["fits"]
-        else None
-        for point in points
-    }
-    title = finding(name, points, "tokens_per_s")
-    names = (short_path(over), short_path(others[0]))
-    results.draw(
-        "map.png", lambda path: draw_map(path, columns, rows, cells, names=names, metric="tokens_per_s", finding=title)
-    )
-
-
-def _drawn(points: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What pictures need of the first points: parameters and scalars."""
-    kept = ("parameters", "fits", "status", "hypothetical")
-    return [
-        {key: value for key, value in point.items() if key in kept or isinstance(value, (int, float))} | _band(point)
-        for point in islice(points, _MAX_DRAWN)
-    ]
-
-
-def _band(point: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Edges of a point's error band, as shares of its time."""
-    band = point.get("uncertainty")
-    if not band:
-        return {}
-    # an answer's band is around its whole time, and the same in shares for each of its tokens
-    share = (band["high_s"] - band["low_s"]) / (band["high_s"] + band["low_s"])
-    seconds = point.get("step_time_s")
-    if seconds:
-        return {"band": (band["low_s"] / seconds, band["high_s"] / seconds)}
-    return {"band": (1.0 - share, 1.0 + share)}
 
 
 def _report(study: Study, tally: Tally, written: list[str]) -> None:

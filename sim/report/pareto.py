@@ -25,7 +25,9 @@ def pareto_figure(
     points: Sequence[tuple[str, float, float, str, bool]], *, cost: str, gain: str, finding: str, detail: str = ""
 ) -> Any:
     """`points` are (name, cost, gain, group, is hypothetical); groups share a colour, hypothetical ones are hollow."""
-    fig = figure(9.5, 5.6)
+    from matplotlib.lines import Line2D
+
+    fig = figure(9.5, 5.0 + 0.12 * len(points))
     axes = fig.add_subplot()
     front = pareto_front([(point[1], point[2]) for point in points])
     axes.plot(
@@ -40,15 +42,15 @@ def pareto_figure(
                 axes.scatter(
                     [point[1] for point in members],
                     [point[2] for point in members],
-                    s=60,
+                    s=190,
                     marker=marker,
-                    facecolor="none" if hypothetical else colour,
+                    facecolor="white" if hypothetical else colour,
                     edgecolor=colour,
                     linewidth=1.6,
                     label=f"{group} (not built yet)" if hypothetical else group,
                     zorder=2,
                 )
-    _names(axes, points)
+    names = _number_points(axes, points)
     if _spread([point[1] for point in points]) > 15:
         axes.set_xscale("log")
     if _spread([point[2] for point in points]) > 15:
@@ -60,9 +62,13 @@ def pareto_figure(
     axes.set_ylabel(gain)
     plain(axes, grid="both")
     titled(fig, finding, detail)
-    if len(groups) > 1 or any(point[4] for point in points):
-        handles, labels = axes.get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside lower left", ncols=3, frameon=False, fontsize=9)
+    handles, labels = axes.get_legend_handles_labels()
+    listed = [(handle, label) for handle, label in zip(handles, labels, strict=True) if len(groups) > 1]
+    blank = [Line2D([], [], linestyle="none") for _name in names]
+    fig.legend(
+        [handle for handle, _label in listed] + blank, [label for _handle, label in listed] + names,
+        loc="outside lower left", ncols=2, frameon=False, fontsize=9, handlelength=0.8,
+    )  # fmt: skip
     return fig
 
 
@@ -71,21 +77,14 @@ def draw_pareto(path: Path, *arguments: Any, **keywords: Any) -> Path:
     return save(pareto_figure(*arguments, **keywords), path)
 
 
-def _names(axes: Any, points: Sequence[tuple[str, float, float, str, bool]]) -> None:
-    """A name beside every point, above and below in turn so that neighbours do not cover each other."""
-    for index, (name, x, y, _group, _hypothetical) in enumerate(sorted(points, key=lambda point: (point[1], point[2]))):
-        above = index % 2 == 0
-        offset = (0, 9) if above else (0, -9)
-        axes.annotate(
-            name,
-            (x, y),
-            offset,
-            textcoords="offset points",
-            ha="center",
-            va="bottom" if above else "top",
-            fontsize=8,
-            color=INK,
-        )
+def _number_points(axes: Any, points: Sequence[tuple[str, float, float, str, bool]]) -> list[str]:
+    """A number in every marker, by rising cost; returns the names in that order, for the list under the picture."""
+    names = []
+    for number, (name, x, y, _group, is_hypothetical) in enumerate(sorted(points, key=lambda point: point[1:3]), start=1):
+        colour = INK if is_hypothetical else "white"
+        axes.text(x, y, str(number), ha="center", va="center", fontsize=8, fontweight="bold", color=colour, zorder=3)
+        names.append(f"{number}  {name}" + (" (not built yet)" if is_hypothetical else ""))
+    return names
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -36,7 +36,8 @@ PICTURES = {
     "sweep-throughput.png": "Throughput of every point of the sweep",
     "sweep-token.png": "Time per output token of every point of the sweep",
     "map.png": "The sweep as a map of its two parameters; grey does not fit",
-    "pareto.png": "Throughput against rated power; the joined points are beaten by none",
+    "crossover.png": "Where one choice overtakes the other; the red line is where the two are equal",
+    "pareto.png": "Throughput against price or rated power; the joined points are beaten by none",
 }
 _ERROR_COLUMNS = ("family", "measurements", "90 % are within")
 

@@ -1,0 +1,55 @@
+"""Which pictures a sweep gets: maps, crossovers, throughput against power."""
+
+import pytest
+
+from sim.cli.sweep_pictures import _ratios, draw_pictures
+from sim.config.results_folder import ResultsFolder
+from sim.config.scenario_file import scenario_of
+from sim.report.pareto import pareto_figure, pareto_front
+from sim.study.pool import Serial
+from sim.study.study import Study
+
+SHAPE = {"layers": 2, "hidden": 512, "heads": 8, "ffn": 2048, "vocabulary": 32000}
+BATCH, LENGTH, STATES = (
+    "workload.training.batch_size", "workload.training.sequence_length", "placement.optimizer_states",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sweep", "expected"),
+    [
+        ({BATCH: [1, 2, 3]}, set()),
+        ({BATCH: [1, 2, 3], LENGTH: [128, 256]}, set()),
+        ({BATCH: [1, 2, 3], LENGTH: [128, 256, 384]}, {"map.png"}),
+        ({BATCH: [1, 2, 3], LENGTH: [128, 256, 384], STATES: ["gpu", "dram"]}, {"crossover.png"}),
+        ({"topology": ["desktop-rtx-4090", "h100-sxm-1x", "a100-80gb-1x"]}, {"pareto.png"}),
+    ],
+)
+def test_pictures_of_a_sweep(sweep, expected, tmp_path):
+    data = {
+        "topology": "desktop-rtx-4090",
+        "workload": {"training": {"model": SHAPE, "sequence_length": 128}},
+        "sweep": sweep,
+    }
+    study = Study(scenario_of(data, "pictures"), tmp_path / "pictures")
+    study.run(Serial())
+    results = ResultsFolder(study.folder)
+    draw_pictures(study, results)
+    assert set(results.written) == {"sweep.png", "sweep-throughput.png"} | expected
+    assert all((study.folder / name).stat().st_size > 10_000 for name in results.written)
+
+
+def test_a_ratio_needs_both_choices_to_fit():
+    def point(column, choice, seconds):
+        return {"parameters": {"c": column, "r": 1, "p": choice}, "fits": seconds is not None, "step_time_s": seconds}
+
+    points = [point(1, "a", 2.0), point(1, "b", 3.0), point(2, "a", None), point(2, "b", 3.0)]
+    assert _ratios(points, "c", "r", "p", ["a", "b"]) == {(1, 1): 1.5, (2, 1): None}
+
+
+def test_the_front_and_the_numbers_of_its_points():
+    points = [("b", 2.0, 5.0, "", False), ("a", 1.0, 1.0, "", False), ("worse", 3.0, 5.0, "", True)]
+    assert pareto_front([(x, y) for _name, x, y, _group, _hypothetical in points]) == [1, 0]
+    figure = pareto_figure(points, cost="W", gain="tokens/s", finding="f")
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2", "3"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["1  a", "2  b", "3  worse (not built yet)"]
