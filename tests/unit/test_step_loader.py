@@ -113,6 +113,20 @@ def test_fewer_cores_slow_the_cpu_update_and_more_than_the_bus_needs_do_not_help
     assert many == pytest.approx(more, rel=0.02)
 
 
+def test_host_work_of_unbound_ranks_is_slower_and_the_scenario_overrides_the_framework():
+    def amounts(framework, bound):
+        job = {"framework": framework, "parallelism": {"data": 4, "zero_stage": 2}, "gradient_accumulation": 1}
+        offload = {} if bound is None else {"cores_bound": bound}
+        _, _, program = _replayed({"optimizer_states": "dram", "gradients": "dram"}, **job, offload=offload)
+        updated = sum(op.work for op in program.operations if op.name == "cpu adamw")
+        return updated / (1.5577e9 / 4)
+
+    assert amounts("deepspeed-zero", True) == pytest.approx(44, rel=0.01)
+    assert amounts("deepspeed-zero", False) == pytest.approx(44 / 0.63, rel=0.01)
+    assert amounts("deepspeed-zero", None) == amounts("deepspeed-zero", False)
+    assert amounts("torchao", None) == pytest.approx(28, rel=0.01)
+
+
 def test_loss_scaling_reads_and_writes_the_gradients_once_more():
     from sim.workload.shape import ModelShape
     from sim.workload.step import generate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim.laws.cpu import UNBOUND_SHARE
 from sim.records import Kind, TensorClass
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
@@ -184,7 +185,7 @@ class Gradients:
                 num_elements=share,
                 bytes_per_element=profile.host_gradient_bytes_per_element,
                 write_share=0.5,
-                fixed_s=share * profile.host_gradient_s_per_element,
+                fixed_s=share * profile.host_gradient_s_per_element * plan.host_slowdown * UNBOUND_SHARE,
                 **mark,
             )
             lane.pending.append(copied)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sim.errors import Fault, InputError
+from sim.laws.cpu import UNBOUND_SHARE
 from sim.records import Dtype, TensorClass
 from sim.workload import shapes
 from sim.workload.footprint.counts import RankParameters, adapter_targets, chunk_layers, is_moe_layer, rank_parameters
@@ -113,6 +114,12 @@ class Plan:
     def weight_bytes(self) -> float:
         """Bytes of one weight as computed with."""
         return 4.0 if self.training.precision == "fp32" else 2.0
+
+    @property
+    def host_slowdown(self) -> float:
+        """Factor on host work whose threads wander over NUMA nodes; 1 where ranks are bound to their cores."""
+        bound = self.training.offload.cores_bound
+        return 1.0 if (self.profile.binds_cores if bound is None else bound) else 1.0 / UNBOUND_SHARE
 
     def home(self, tensor_class: TensorClass) -> str:
         """Where the placement keeps the class: "gpu", "host" or "storage"."""

@@ -81,7 +81,7 @@ class Update:
                 after=ready,
                 phase="update",
                 num_elements=share,
-                bytes_per_element=profile.update_bytes_per_element,
+                bytes_per_element=profile.update_bytes_per_element * plan.host_slowdown,
                 write_share=profile.update_write_share,
                 num_cores=offload.cores_per_rank or 0,
                 tensor_class=TensorClass.OPTIMIZER_STATES,
