@@ -37,12 +37,11 @@ def command(
 ) -> int:
     """Compare machines, placements or knobs: times, memory, price and power, and what accounts for the difference.
 
-    A single scenario is compared with its own `compare: {baseline: ...}`, or the points of its sweep with the first.
+    A single scenario is compared with its own `compare: {baseline: ...}`, point by point; without it, the points of its
+    sweep with the first.
 
     Example: tiersim compare a12-reference-box scenarios/examples/cxl-expander-13b.yaml
     """
-    from sim.study.compare import compare
-
     overlay = None
     if prices is not None:
         from sim.config.prices import load_prices
@@ -50,7 +49,7 @@ def command(
         overlay = load_prices(prices)
     if recording is not None:
         return _over_recording(sources, recording, out, is_json=is_json)
-    comparison = compare(_candidates(sources, overlay))
+    comparison = _compared(sources, overlay)
     if is_json:
         import json
 
@@ -63,24 +62,26 @@ def command(
         typer.echo(to_csv(comparison) if layout is Layout.csv else to_markdown(comparison), nl=False)
     if out is not None:
         print(f"{out}: {', '.join(_draw(comparison, out))}", file=sys.stderr)  # noqa: T201 - messages go to standard error
-    return 0 if comparison.baseline.fits and any(difference.candidate.fits for difference in comparison.differences) else 1
+    return 0 if any(difference.baseline.fits and difference.candidate.fits for difference in comparison.differences) else 1
 
 
-def _candidates(sources: list[str], prices: dict[str, Any] | None) -> list[Candidate]:
+def _compared(sources: list[str], prices: dict[str, Any] | None) -> Comparison:
     from sim.config import load_scenario
     from sim.errors import Fault, InputError
-    from sim.study.sources import baseline_from, candidates_from
+    from sim.study.compare import compare, compare_pairs
+    from sim.study.sources import candidates_from, pairs_from
 
     found: list[Candidate] = []
     if len(sources) == 1 and not Path(sources[0]).is_dir() and Path(sources[0]).name != "summary.json":
-        baseline = baseline_from(load_scenario(sources[0]), prices)
-        found += [baseline] if baseline is not None else []
+        pairs = pairs_from(load_scenario(sources[0]), prices)
+        if pairs:
+            return compare_pairs(pairs) if len(pairs) > 1 else compare(pairs[0])
     for source in sources:
         found += candidates_from(source, prices)
     if len(found) < 2:
         remedy = "name a second scenario, or write compare: {baseline: {path: value}} into the file"
         raise InputError(Fault(what="nothing to compare with", remedy=remedy))
-    return found
+    return compare(found)
 
 
 def _print(comparison: Comparison) -> None:
@@ -104,7 +105,7 @@ def _print(comparison: Comparison) -> None:
             if not changed:
                 continue
             out.print()
-            out.print(Text(f"{difference.candidate.name} against {comparison.baseline.name}, by {title}", style="bold"))
+            out.print(Text(f"{difference.candidate.name} against {difference.baseline.name}, by {title}", style="bold"))
             rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
             for name in (title, "baseline", "this", "difference"):
                 rows.add_column(name, justify="left" if name == title else "right", header_style="dim")
@@ -124,12 +125,11 @@ def _draw(comparison: Comparison, folder: Path) -> list[str]:
     from sim.report.waterfall import draw_waterfall
 
     folder.mkdir(parents=True, exist_ok=True)
-    base = comparison.baseline
     written = []
     for index, difference in enumerate(comparison.differences, start=1):
         if difference.ratio != difference.ratio or not difference.stages:  # NaN: a side without a time
             continue
-        other = difference.candidate
+        base, other = difference.baseline, difference.candidate
         least_s = 1e-4 * max(base.seconds, other.seconds)  # what a bar can show
         parts = [(part.name, part.difference_s) for part in difference.stages if abs(part.difference_s) > least_s]
         name = f"waterfall-{index}.png"

@@ -65,6 +65,7 @@ class Part:
 class Difference:
     """One candidate against the baseline. `ratio` = its step time / the baseline's; `ratio_error` is that of the model."""
 
+    baseline: Candidate
     candidate: Candidate
     ratio: float
     ratio_error: float
@@ -92,15 +93,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The first candidate is the baseline."""
+    """The first candidate is the baseline of all; or each has a baseline of its own (`is_paired`): the same point, changed."""
 
     baseline: Candidate
     differences: tuple[Difference, ...]
+    is_paired: bool = False
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Baseline first."""
-        return (self.baseline, *(difference.candidate for difference in self.differences))
+        """Baseline first; of pairs, only the candidates."""
+        return (*(() if self.is_paired else (self.baseline,)), *(difference.candidate for difference in self.differences))
 
     def to_json(self) -> dict[str, Any]:
         """What ``tiersim compare --json`` prints: stable names, SI units."""
@@ -118,6 +120,8 @@ class Comparison:
             "differences": [
                 {
                     "name": difference.candidate.name,
+                    "baseline": difference.baseline.name,
+                    "baseline_s": None if math.isnan(difference.baseline.seconds) else difference.baseline.seconds,
                     "ratio": None if math.isnan(difference.ratio) else difference.ratio,
                     "ratio_error": difference.ratio_error,
                     "verdict": difference.verdict,
@@ -158,6 +162,12 @@ def compare(candidates: Sequence[Candidate]) -> Comparison:
     return Comparison(baseline=baseline, differences=tuple(_difference(baseline, other) for other in others))
 
 
+def compare_pairs(pairs: Sequence[tuple[Candidate, Candidate]]) -> Comparison:
+    """Compare each candidate with the baseline beside it: (baseline, candidate)."""
+    differences = tuple(_difference(baseline, other) for baseline, other in pairs)
+    return Comparison(baseline=pairs[0][0], differences=differences, is_paired=True)
+
+
 def _difference(baseline: Candidate, other: Candidate) -> Difference:
     ratio = other.seconds / baseline.seconds if baseline.seconds > 0 else math.nan
     stages = _parts(
@@ -165,6 +175,7 @@ def _difference(baseline: Candidate, other: Candidate) -> Difference:
         {_stage_name(stage): seconds for stage, seconds in other.stages_s.items()} or _breakdown(other),
     )
     return Difference(
+        baseline=baseline,
         candidate=other,
         ratio=ratio,
         ratio_error=ratio_error(baseline, other),

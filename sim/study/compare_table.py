@@ -15,12 +15,14 @@ Cell = Callable[[Candidate], str]
 def comparison_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """(metric, baseline, others...); rows that no candidate has a value for are left out."""
     verdicts = {id(difference.candidate): difference.verdict for difference in comparison.differences}
+    bases = {id(difference.candidate): difference.baseline for difference in comparison.differences if comparison.is_paired}
     cells: list[tuple[str, Cell]] = [
         ("fits", lambda c: "yes" if c.fits else "no"),
         ("step time", lambda c: _seconds(c.point.get("step_time_s"))),
         ("time to first token", lambda c: _seconds(c.point.get("time_to_first_token_s"))),
         ("time per output token", lambda c: _seconds(c.point.get("time_per_output_token_s"))),
         ("if it fitted", lambda c: _seconds(c.point.get("step_time_if_it_fitted_s"))),
+        ("its baseline", lambda c: _base(bases.get(id(c)))),
         ("against the baseline", lambda c: verdicts.get(id(c), "baseline")),
         ("throughput", lambda c: _number(c.point.get("tokens_per_s"), "tokens/s")),
         ("MFU", lambda c: _percent(c.point.get("mfu"))),
@@ -34,7 +36,7 @@ def comparison_rows(comparison: Comparison) -> list[tuple[str, ...]]:
         ("machine", lambda c: _number(c.budget.purchase, c.budget.currency)),
         ("rent", lambda c: _number(c.budget.rent, c.budget.currency)),
         ("electricity", lambda c: _number(c.budget.electricity, c.budget.currency)),
-        ("tokens per W", lambda c: _ratio(c.point.get("tokens_per_s"), c.power_w)),
+        ("tokens/s per W", lambda c: _ratio(c.point.get("tokens_per_s"), c.power_w)),
     ]
     rows = [(name, *(cell(candidate) for candidate in comparison.candidates)) for name, cell in cells]
     return [row for row in rows if any(row[1:])]
@@ -104,6 +106,13 @@ def _tier(name: str) -> Cell:
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else format_seconds(value)
+
+
+def _base(baseline: Candidate | None) -> str:
+    """Time of a candidate's own baseline."""
+    if baseline is None:
+        return ""
+    return f"{_seconds(baseline.seconds)}{'' if baseline.fits else ' (does not fit)'}" if baseline.seconds > 0 else "unknown"
 
 
 def _percent(value: float | None) -> str:

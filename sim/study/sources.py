@@ -34,17 +34,22 @@ def candidates_from(source: str, prices: Mapping[str, Any] | None = None) -> lis
     ]
 
 
-def baseline_from(file: ScenarioFile, prices: Mapping[str, Any] | None = None) -> Candidate | None:
-    """The candidate of the file's ``compare: {baseline: {path: value}}``; None if the block is absent."""
+def pairs_from(file: ScenarioFile, prices: Mapping[str, Any] | None = None) -> list[tuple[Candidate, Candidate]]:
+    """Every point of the file beside the same point under its ``compare: {baseline: {path: value}}``; [] without the block."""
     overlay = file.compare.get("baseline")
     if overlay is None:
-        return None
+        return []
     if not isinstance(overlay, Mapping):
         raise InputError(
             Fault(what=f"expected {{path: value}}, got {overlay!r}", file=file.document.file, path="compare.baseline")
         )
     shown = ", ".join(f"{name} {label_of(overlay[path])}" for path, name in short_names(overlay).items())
-    return candidate_of(file.resolve(dict(overlay)), f"baseline ({shown})", prices or prices_of(file))
+    money = prices or prices_of(file)
+    pairs = []
+    for name, point in _named(file):
+        base = candidate_of(file.resolve({**point.overlay, **overlay}), f"baseline ({shown})", money)
+        pairs.append((base, candidate_of(file.resolve(point.overlay, point.parameters), name, money)))
+    return pairs
 
 
 def prices_of(file: ScenarioFile) -> dict[str, Any] | None:

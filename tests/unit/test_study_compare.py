@@ -202,3 +202,20 @@ def test_budgets_by_hand():
 def test_prices_without_provenance_are_refused(change, said):
     with pytest.raises(InputError, match=said):
         prices_from(parse_yaml(PRICES.replace(*change), "prices.yaml"))
+
+
+def test_each_point_of_a_sweep_meets_its_own_baseline():
+    from sim.study.compare import compare_pairs
+    from sim.study.sources import pairs_from
+
+    sweep = {"workload.training.batch_size": [1, 2]}
+    file = file_of(sweep=sweep, compare={"baseline": {"placement.optimizer_states": "gpu"}})
+    comparison = compare_pairs(pairs_from(file))
+    for size, difference in zip((1, 2), comparison.differences, strict=True):
+        alone = run(file.resolve({"workload.training.batch_size": size, "placement.optimizer_states": "gpu"}))
+        assert difference.baseline.seconds == alone.summary.step_time_s
+        assert difference.ratio == difference.candidate.seconds / alone.summary.step_time_s
+    rows = {row[0]: row[1:] for row in comparison_rows(comparison)}
+    assert len(rows["its baseline"]) == 2
+    assert rows["its baseline"][0] != rows["its baseline"][1]
+    assert pairs_from(file_of(sweep=sweep)) == []
