@@ -96,6 +96,18 @@ def save(fig: Any, path: Path) -> Path:
     return path
 
 
+def png_of(fig: Any) -> bytes:
+    """The picture as PNG in memory, for an HTML page."""
+    import io
+
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    buffer = io.BytesIO()
+    FigureCanvasAgg(fig)
+    fig.savefig(buffer, format="png", dpi=150, metadata={"Software": "tiersim"})
+    return buffer.getvalue()
+
+
 def readable(value: float) -> str:
     """Three digits, or whole numbers with separators from 1,000 on; never an exponent that a label would not need."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -24,6 +24,8 @@ from sim.study.sources import SUMMARY, candidates_from, read_summary
 from sim.units import format_rate, format_seconds
 
 _MAX_COLUMNS = 6
+#: resources that change the step by less are left out
+_SHOWN = 0.0005
 #: picture of a results folder -> what it shows; in the order of the page
 PICTURES = {
     "machine.png": "The machine: devices with their memory, links with what one direction carries",
@@ -132,7 +134,25 @@ def _comparison(folders: Sequence[Path]) -> Section:
     if len(candidates) > _MAX_COLUMNS:
         return Section("comparison", [Paragraph(f"{len(candidates)} points: see the tables below.")])
     found: Comparison = compare(candidates)
-    return Section("comparison", [Table(heads(found), comparison_rows(found), f"{found.baseline.name} is the baseline")])
+    table = Table(heads(found), comparison_rows(found), f"{found.baseline.name} is the baseline")
+    return Section("comparison", [table, *_waterfalls(found)])
+
+
+def _waterfalls(found: Comparison) -> list[Image]:
+    """What accounts for the difference of each candidate that has a time."""
+    from sim.report.style import png_of
+    from sim.report.waterfall import waterfall_figure
+
+    pictures = []
+    for difference in found.differences:
+        base, other = difference.baseline, difference.candidate
+        parts = [(part.name, part.difference_s) for part in difference.stages if part.difference_s]
+        if difference.ratio != difference.ratio or not parts:  # NaN: a side without a time
+            continue
+        finding = f"{other.name} against {base.name}: {difference.verdict}"
+        figure = waterfall_figure((base.name, base.seconds), (other.name, other.seconds), parts, finding=finding)
+        pictures.append(Image(png_of(figure), finding))
+    return pictures
 
 
 def _sensitivity(study: SensitivityStudy) -> Section:
@@ -143,11 +163,16 @@ def _sensitivity(study: SensitivityStudy) -> Section:
             "" if row.is_monotone else "not monotone",
         )
         for row in study.rows
-        if row.reach > 0.0005
+        if row.reach > _SHOWN
     ]
+    from sim.report.style import png_of
+    from sim.report.tornado import tornado_figure
+
     share = f"{100 * study.step:.3g} %"
+    bars = [(row.knob.name, row.low, row.high) for row in study.rows if row.reach > _SHOWN]
+    picture = [Image(png_of(tornado_figure(bars, step_share=study.step, finding=study.finding)), study.finding)] if bars else []
     table = Table(("resource", f"{share} less", f"{share} more", "double", ""), rows, "Change of the step time")
-    return Section("sensitivity", [Note(study.finding), table])
+    return Section("sensitivity", [Note(study.finding), *picture, table])
 
 
 def _validation(summaries: Sequence[Mapping[str, Any]]) -> Section:

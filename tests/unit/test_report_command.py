@@ -66,6 +66,28 @@ def test_two_folders_are_compared_with_the_first(folder, tmp_path):
     assert "Does not fit: gpu0.gddr is too small" in text
 
 
+def test_the_difference_of_two_results_is_drawn(folder, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    summary = json.loads((other / "summary.json").read_text())
+    point = summary["points"][0]
+    point["step_time_s"] *= 2
+    point["breakdown_s"]["idle"] += point["step_time_s"] / 2
+    (other / "summary.json").write_text(json.dumps(summary))
+    text = report_page([folder, other])
+    assert "tiny against tiny: 2 x slower" in text
+
+
+def test_sensitivities_are_drawn_and_listed(folder):
+    from sim.study.sensitivity import sensitivity
+
+    data = {"topology": "desktop-rtx-4090", "workload": {"training": {"model": SHAPE, "sequence_length": 512}}}
+    study = sensitivity(scenario_of(data, "tiny"))
+    text = report_page([folder], study)
+    assert text.count('<img src="data:image/png;base64,') == 7
+    assert "gpu0 compute" in text
+
+
 def test_a_folder_without_results_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="no results"):
         report_page([tmp_path])
