@@ -114,7 +114,7 @@ def step_of(job: Job, machine: Machine) -> Step:
     return on_machine(workload, machine)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)  # a large pipeline has half a million operations: about a gigabyte
 def _generated(training: Training, kinds: tuple[tuple[TensorClass, str], ...]) -> Step:
     """A step depends on what is trained and on which kind of tier holds what, not on the machine: sweeps share it."""
     from sim.workload import step

@@ -49,9 +49,10 @@ class _Lowering:
     def program(self) -> Program:
         """All groups' operations, the channels and tiers they use, and the totals."""
         operations: list[Operation] = []
+        joins = self._joins()
         for group in self.ranks.groups:
-            twins = [other for other in self.ranks.of_class[group.rank_class] if other is not group]
-            operations.extend(self._operation(op, group, twins) for op in self.demands.by_class[group.rank_class])
+            operations.extend(self._operation(op, group, joins.get(op.id)) for op in self.demands.by_class[group.rank_class])
+        operations.extend(joins.values())
         return Program(
             name=self.step.name,
             channels=self._channels(operations),
@@ -65,12 +66,35 @@ class _Lowering:
             notes=self.step.notes,
         )
 
-    def _operation(self, op: StepOperation, group: Group, twins: Sequence[Group]) -> Operation:
+    def _joins(self) -> dict[str, Operation]:
+        """For each collective of a class of several groups, the instant at which all of them have come to it.
+
+        One marker waits for every group and every group waits for the marker: the waits grow with the groups, not with
+        their square.
+        """
+        joins: dict[str, Operation] = {}
+        for name, groups in self.ranks.of_class.items():
+            if len(groups) < 2:
+                continue
+            counts: dict[str, int] = {}
+            for op in self.demands.by_class[name]:
+                if op.kind != Kind.COLLECTIVE:
+                    continue
+                stream = f"{self._id(op.stream, groups[0])}_join"
+                sequence = counts[stream] = counts.get(stream, -1) + 1
+                waits = tuple(wait for group in groups for wait in self._joined(op, group))
+                joins[op.id] = Operation(
+                    id=f"{stream}.{sequence}", kind=Kind.MARKER, stream=stream, sequence=sequence, name="join",
+                    after=waits, phase=op.phase, category=op.category, layer=op.layer, micro_batch=op.micro_batch,
+                )  # fmt: skip
+        return joins
+
+    def _operation(self, op: StepOperation, group: Group, join: Operation | None) -> Operation:
         after = op.after
         if len(self.ranks.groups) > 1:
             after = tuple(name for wait in op.after for name in self._renamed(wait, group))
-        if op.kind == Kind.COLLECTIVE and twins:
-            after += tuple(name for twin in twins for name in self._joined(op, twin))
+        if join is not None:
+            after += (join.id,)
         common = {
             "id": self._id(op.id, group),
             "kind": op.kind,
@@ -134,7 +158,7 @@ class _Lowering:
         return [self._id(wait, other) for other in self.ranks.of_class[rank_class]]
 
     def _joined(self, op: StepOperation, twin: Group) -> list[str]:
-        """What a collective waits for on behalf of the other groups of its class: their inputs, and their streams' turn."""
+        """What a collective waits for on behalf of a group of its class: its inputs, and its stream's turn."""
         waits = [self._id(wait, twin) for wait in op.after if wait.split(".", 1)[0] == twin.rank_class]
         if op.sequence:
             waits.append(self._id(f"{op.stream}.{op.sequence - 1}", twin))

@@ -106,3 +106,14 @@ def test_missing_tier_is_refused():
     placement = Placement(entries=(Entry(tensor_class=TensorClass.OPTIMIZER_STATES, shares={"cxl": 1.0}),))
     with pytest.raises(InputError, match="no cxl tier"):
         lower(_step(True), load_machine("dgx-h100"), placement)
+
+
+def test_waits_of_joined_groups_grow_with_the_ranks_not_with_their_square():
+    counts = {}
+    for num in (4, 8):
+        step = _step(parallelism=Parallelism(data=num, zero_stage=3))
+        program = lower(step, load_machine("dgx-h100"), Placement(), is_folded=False)
+        counts[num] = sum(len(op.after) for op in program.operations)
+        joins = [op for op in program.operations if op.name == "join"]
+        assert len(joins) == sum(op.collective is not None for op in step.operations)
+    assert counts[8] == pytest.approx(2 * counts[4], rel=0.01)

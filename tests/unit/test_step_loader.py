@@ -141,3 +141,17 @@ def test_loss_scaling_reads_and_writes_the_gradients_once_more():
 
     elements = traffic(base) / 30
     assert traffic(dataclasses.replace(base, precision="fp16")) == pytest.approx(34 * elements)
+
+
+def test_every_framework_that_a_shipped_scenario_names_has_a_profile():
+    import re
+    from pathlib import Path
+
+    from sim.workload import frameworks
+    from sim.workload.frameworks import inference
+
+    folder = Path(__file__).parents[2] / "scenarios"
+    texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.yaml")]
+    named = {name for text in texts for name in re.findall(r"framework: ([a-z0-9.-]+)", text)}
+    assert len(named) > 10
+    assert named <= {*frameworks.PROFILES, *inference.INFERENCE_PROFILES}

@@ -86,6 +86,16 @@ _MEGATRON = Profile(
 )
 _FSDP = Profile(name="fsdp", source="PyTorch FSDP", elementwise_traffic=1.5, stage2_gathers_each=True)
 
+_MEGATRON_DEEPSPEED = replace(
+    _MEGATRON,
+    name="megatron-deepspeed",
+    source="Megatron-DeepSpeed of 2022 (eager, unfused softmax); constants fitted on vTrain's single-node runs",
+    elementwise_traffic=2.0,
+    softmax_traffic=3.2,
+    dispatch_s_per_kernel=55e-6,
+    send_fixed_s=1e-3,
+    is_send_blocking=True,
+)
 _MEGATRON_CORE = replace(
     _MEGATRON,
     name="megatron-core",
@@ -107,16 +117,9 @@ PROFILES: dict[str, Profile] = {
         _DEEPSPEED,
         _MEGATRON,
         _MEGATRON_CORE,
-        replace(
-            _MEGATRON,
-            name="megatron-deepspeed",
-            source="Megatron-DeepSpeed of 2022 (eager, unfused softmax); constants fitted on vTrain's single-node runs",
-            elementwise_traffic=2.0,
-            softmax_traffic=3.2,
-            dispatch_s_per_kernel=55e-6,
-            send_fixed_s=1e-3,
-            is_send_blocking=True,
-        ),
+        _MEGATRON_DEEPSPEED,
+        replace(_MEGATRON, name="megatron-2021", source="Megatron-LM of 2021 (SC21): fused softmax, bias and dropout kernels"),
+        replace(_MEGATRON, name="megatron-2022", source="Megatron-LM of 2022: fused softmax and dropout, sequence parallel"),
         replace(_MEGATRON_CORE, name="nemo", source="NeMo on Megatron-Core"),
         replace(_MEGATRON_CORE, name="megatron-bridge", source="Megatron Bridge on Megatron-Core"),
         _FSDP,
