@@ -84,7 +84,10 @@ def _sections(folder: Path, summary: Mapping[str, Any], prefix: str) -> list[Sec
         Section(f"{prefix}verdict", verdict, f"{prefix}verdict"),
         Section(f"{prefix}machine", [Paragraph(str(summary["machine"])), *machine] if summary.get("machine") else []),
         Section(f"{prefix}memory", [tiers_table(points[0])] if len(points) == 1 else []),
-        Section(f"{prefix}time", [breakdown_table(points[0]), *_path(summary)] if points[0].get("breakdown_s") else []),
+        Section(
+            f"{prefix}time",
+            [breakdown_table(points[0]), *_path(summary)] if len(points) == 1 and points[0].get("breakdown_s") else [],
+        ),
         Section(f"{prefix}channels", [channels_table(points[0])] if len(points) == 1 else []),
         Section(f"{prefix}points", [points_table(points)] if len(points) > 1 else []),
         Section(f"{prefix}pictures", pictures[len(machine) :]),
