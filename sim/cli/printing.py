@@ -230,13 +230,19 @@ def channel_table(result: Result) -> Table:
 
 
 def _print_explanation(result: Result, out: Console) -> None:
-    """The critical path: who owns its seconds, and its longest operations."""
+    """The critical path: who owns its seconds, what the first owner would have to be, and its longest operations."""
     from sim.metrics.critical_path import critical_path
+    from sim.metrics.relief import relief_of
 
     table = plain_table("Critical path, by owner", "time", "share")
     for name, seconds in result.summary.owners_s.items():
         table.add_row(name, format_seconds(seconds), f"{100 * seconds / result.summary.step_time_s:.1f} %")
     out.print(table)
+    relief = relief_of(result.summary.owners_s, result.program)
+    if relief is not None and relief.then:
+        size = relief.bandwidth_bytes_per_s
+        speed = format_bandwidth(size) if size and size < float("inf") else f"{relief.factor:.3g} times its speed"
+        out.print(Text(f"{relief.resource} is first until it has {speed}; then {relief.then} is (all else equal)."))
     out.print()
     by_id = {operation.id: operation for operation in result.program.operations}
     longest: dict[tuple[str, str], tuple[float, int]] = {}

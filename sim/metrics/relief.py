@@ -1,0 +1,35 @@
+"""What the binding resource would have to be to stop binding: first order, from the seconds that it owns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sim.metrics.critical_path import OVERHEAD
+from sim.records import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Relief:
+    """The resource with most seconds of the critical path, and the speed at which the next one has as many."""
+
+    resource: str
+    factor: float  # >= 1; infinite when nothing else owns anything
+    bandwidth_bytes_per_s: float  # needed; 0 when the resource is no channel of bytes
+    then: str  # the resource that binds then
+
+
+def relief_of(owners_s: Mapping[str, float], program: Program) -> Relief | None:
+    """Relief of the first owner; None when no resource owns a second.
+
+    A channel's seconds fall as its bandwidth rises, all else equal; what it hides behind it may appear instead, so the
+    answer is a lower bound. Overhead is no resource: it neither binds nor takes over.
+    """
+    owned = sorted(((seconds, name) for name, seconds in owners_s.items() if name != OVERHEAD and seconds > 0), reverse=True)
+    if not owned:
+        return None
+    (first_s, name), (next_s, then) = owned[0], owned[1] if len(owned) > 1 else (0.0, "")
+    factor = first_s / next_s if next_s else float("inf")
+    channel = next((item for item in program.channels if item.name == name and item.unit == "bytes"), None)
+    needed = channel.bandwidth_per_s * factor if channel else 0.0
+    return Relief(resource=name, factor=factor, bandwidth_bytes_per_s=needed, then=then)

@@ -1,0 +1,31 @@
+"""What would have to be faster, and by how much."""
+
+import math
+
+from sim.metrics.relief import relief_of
+from sim.records import Channel, Program
+
+PROGRAM = Program(
+    name="p",
+    channels=(Channel(name="dram", bandwidth_per_s=100e9), Channel(name="cores", bandwidth_per_s=8, unit="cores")),
+    tiers=(),
+    streams=(),
+    operations=(),
+)
+
+
+def test_a_channel_needs_the_ratio_of_the_seconds():
+    found = relief_of({"dram": 6.0, "gpu0.sm": 4.0, "overhead": 5.0}, PROGRAM)
+    assert (found.resource, found.then, found.factor) == ("dram", "gpu0.sm", 1.5)
+    assert found.bandwidth_bytes_per_s == 150e9
+
+
+def test_cores_have_no_bandwidth_and_a_tie_needs_nothing():
+    found = relief_of({"cores": 4.0, "dram": 4.0}, PROGRAM)
+    assert found.factor == 1.0
+    assert relief_of({"cores": 4.0, "gpu0.sm": 1.0}, PROGRAM).bandwidth_bytes_per_s == 0.0
+
+
+def test_a_lone_owner_has_no_limit_and_overhead_alone_is_none():
+    assert math.isinf(relief_of({"dram": 1.0, "overhead": 9.0}, PROGRAM).factor)
+    assert relief_of({"overhead": 9.0}, PROGRAM) is None
