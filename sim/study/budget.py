@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 from sim.scenario import Scenario
 from sim.topology.machine import Machine
-from sim.workload.training import Training
+from sim.workload.training import Length, Training
 
 _HOUR_S = 3600.0
 _KWH_J = 3.6e6
@@ -73,7 +74,7 @@ def steps_of(training: Training) -> int | None:
         return None
     sequences = data.samples * data.epochs
     if data.packing:
-        sequences = data.samples * data.epochs * (data.mean_length or training.sequence_length) / training.sequence_length
+        sequences = data.samples * data.epochs * mean_tokens(data.length, training.sequence_length) / training.sequence_length
     per_step = training.batch_size * training.gradient_accumulation * training.parallelism.data
     return math.ceil(sequences / per_step)
 
@@ -81,8 +82,25 @@ def steps_of(training: Training) -> int | None:
 def _useful_tokens(training: Training) -> float:
     data = training.dataset
     assert data is not None
-    length = data.mean_length or training.sequence_length
-    return data.samples * data.epochs * (length if data.packing else min(length, training.sequence_length))
+    size = training.sequence_length
+    return data.samples * data.epochs * (mean_tokens(data.length, size) if data.packing else kept_tokens(data.length, size))
+
+
+def mean_tokens(length: str | Length, sequence_length: int) -> float:
+    """Mean tokens of a sample."""
+    return length.mean if isinstance(length, Length) else float(sequence_length)
+
+
+def kept_tokens(length: str | Length, sequence_length: int) -> float:
+    """Mean tokens that remain of a sample when longer ones are cut at the sequence length: E[min(L, s)], L log-normal."""
+    if not isinstance(length, Length):
+        return float(sequence_length)
+    if not length.spread:
+        return min(length.mean, sequence_length)
+    sigma = math.sqrt(math.log1p(length.spread**2))
+    edge = (math.log(sequence_length / length.mean) + sigma**2 / 2) / sigma
+    below, above = NormalDist().cdf(edge - sigma), 1.0 - NormalDist().cdf(edge)
+    return length.mean * below + sequence_length * above
 
 
 def power_w(machine: Machine) -> float:

@@ -153,13 +153,24 @@ class SaveCheckpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    """Lengths of samples in tokens: log-normal, as documents and conversations are; spread 0 = all alike."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    mean: Annotated[float, Gt(0), Doc("mean tokens per sample")]
+    spread: Annotated[float, Ge(0), Doc("standard deviation / mean")] = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
     """Turns step time into hours and useful tokens/s."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
     samples: Annotated[int, Gt(0), Doc("samples per epoch")]
     epochs: Annotated[float, Gt(0), Doc("passes over the data")] = 1.0
-    mean_length: Annotated[float | None, Gt(0), Doc("mean tokens per sample; default the sequence length")] = None
+    length: Annotated[
+        Literal["fixed"] | Length, Doc("tokens per sample: fixed = the sequence length, or {mean, spread} of a distribution")
+    ] = "fixed"
     packing: Annotated[bool, Doc("samples are packed into full sequences; otherwise padded")] = False
 
 

@@ -25,7 +25,7 @@ DATA = {
             "model": {"layers": 4, "hidden": 2048, "heads": 16, "ffn": 8192, "vocabulary": 32000},
             "sequence_length": 512,
             "parallelism": {"data": 2, "zero_stage": 2},
-            "dataset": {"samples": 1001, "epochs": 2, "mean_length": 128},
+            "dataset": {"samples": 1001, "epochs": 2, "length": {"mean": 128}},
         }
     },
     "placement": {"optimizer_states": "dram"},
@@ -177,7 +177,7 @@ def test_budgets_by_hand():
         workload={
             "training": {
                 **DATA["workload"]["training"],
-                "dataset": {"samples": 1001, "epochs": 2, "mean_length": 128, "packing": True},
+                "dataset": {"samples": 1001, "epochs": 2, "length": {"mean": 128}, "packing": True},
             }
         }
     )
