@@ -40,6 +40,8 @@ def replay(
     ):
         if value not in known:
             raise InputError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
+    if backend == "numba":
+        raise InputError("the compiled kernel 'numba' is not part of this version; choose auto or python")
     from sim.engine.run import run
 
     return run(

@@ -176,6 +176,8 @@ def test_all_faults_are_reported_at_once():
 def test_unknown_options_are_refused():
     with pytest.raises(InputError, match="unknown level 'ful'"):
         replay(program(op("a", "s", 0)), level="ful")
+    with pytest.raises(InputError, match="'numba' is not part of this version"):
+        replay(program(op("a", "s", 0)), backend="numba")
 
 
 def test_an_empty_program_takes_no_time():
