@@ -17,9 +17,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import simpy
+from msgspec.structs import replace
 
 from sim.engine import replay
-from sim.records import Program
+from sim.records import LatencyLaw, Program
 from tests.benchmarks.steps import step
 
 #: ranks -> (layers, micro-batches): 6,400 to 12,800 operations each
@@ -69,6 +70,16 @@ def folded_cpu_s(num_ranks: int) -> float:
     return min(once() for _ in range(5))
 
 
+def latency_bound(program: Program) -> Program:
+    """`program` with host updates limited by the cores' outstanding bytes: 64 B x 64 per core against a loaded DRAM."""
+    law = LatencyLaw(idle_latency_s=100e-9, a=0.1, c=0.4, k=0.7)
+    channels = tuple(replace(row, latency=law) if row.name == "dram" else row for row in program.channels)
+    operations = tuple(
+        replace(row, window_bytes=64 * 64 * 16.0) if row.stream.endswith(".cpu") else row for row in program.operations
+    )
+    return replace(program, channels=channels, operations=operations)
+
+
 def measure_all(backends: tuple[str, ...]) -> tuple[dict[str, object], dict[str, dict[str, float]]]:
     table: dict[str, object] = {"bare_simpy_per_cpu_s": max(bare_simpy() for _ in range(5))}
     fractions: dict[str, dict[str, float]] = {}
@@ -86,6 +97,8 @@ def measure_all(backends: tuple[str, ...]) -> tuple[dict[str, object], dict[str,
             row[str(ranks)], ratio[str(ranks)] = paired(
                 lambda program=program, backend=backend: operations_per_cpu_s(program, backend)
             )
+    bound = latency_bound(step(8, 80, jitter=0.025))
+    table["latency_bound_ops_per_cpu_s"], _ = paired(lambda: operations_per_cpu_s(bound, "python"), num_pairs=3)
     table["folded_cpu_s"] = {str(ranks): folded_cpu_s(ranks) for ranks in (1, 64, 1024, 16384)}
     return table, fractions
 
@@ -103,6 +116,7 @@ def main() -> None:
             bar = BARS.get(key, {}).get(ranks)
             verdict = f"bar {bar:.3f}: {'met' if fraction >= bar else 'MISSED'}" if bar else ""
             print(f"{key:32} {ranks:>3} ranks {table[key][ranks]:>12,.0f}/s  {fraction:.4f} of simpy  {verdict}")
+    print(f"latency-bound host updates, jittered   8 ranks {table['latency_bound_ops_per_cpu_s']:>12,.0f}/s")
     for ranks, seconds in table["folded_cpu_s"].items():
         print(f"folded, generated and replayed   {ranks:>5} ranks {seconds * 1e3:8.1f} ms")
 
