@@ -23,10 +23,13 @@ _PAGEABLE = (TensorClass.OPTIMIZER_STATES, TensorClass.MASTER_WEIGHTS)
 _PAGED_KINDS = ("dram", "lpddr")
 
 
-def prepare(scenario: Scenario) -> tuple[Step, Program]:
-    """The logical step of the scenario's job and its lowering onto the machine, without replaying it."""
+def prepare(scenario: Scenario, num_micro_batches: int | None = None) -> tuple[Step, Program]:
+    """The logical step of the scenario's job and its lowering onto the machine, without replaying it.
+
+    `num_micro_batches` writes out that many micro-batches of a training step; default all.
+    """
     job = placed(loaded(scenario.job), scenario.machine)
-    step = occupied(step_of(job, scenario.machine), job)
+    step = occupied(step_of(job, scenario.machine, num_micro_batches), job)
     return step, lowered(step, job, scenario)
 
 
@@ -100,14 +103,14 @@ def placed(job: Job, machine: Machine) -> Job:
     return dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0]))
 
 
-def step_of(job: Job, machine: Machine) -> Step:
+def step_of(job: Job, machine: Machine, num_micro_batches: int | None = None) -> Step:
     """The operations of the job's step, before a machine is chosen (but for where its tensors live)."""
     from sim.workload import decode
 
     workload = loaded(job).workload
     kinds = homes(effective_placement(job.placement, workload), machine)
     if isinstance(workload, Training):
-        return _generated(workload, tuple(sorted(kinds.items())))
+        return _generated(workload, tuple(sorted(kinds.items())), num_micro_batches)
     if isinstance(workload, Inference):
         return decode.generate(workload, kinds)
     assert isinstance(workload, Step)
@@ -115,11 +118,11 @@ def step_of(job: Job, machine: Machine) -> Step:
 
 
 @lru_cache(maxsize=4)  # a large pipeline has half a million operations: about a gigabyte
-def _generated(training: Training, kinds: tuple[tuple[TensorClass, str], ...]) -> Step:
+def _generated(training: Training, kinds: tuple[tuple[TensorClass, str], ...], num_micro_batches: int | None) -> Step:
     """A step depends on what is trained and on which kind of tier holds what, not on the machine: sweeps share it."""
     from sim.workload import step
 
-    return step.generate(training, dict(kinds))
+    return step.generate(training, dict(kinds), num_micro_batches)
 
 
 def on_machine(step: Step, machine: Machine) -> Step:

@@ -46,6 +46,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     jobs: tuple[Result, ...] = ()  # of a scenario with several jobs: one each, from the one simulation they share
     tiering: tuple[TieringStep, ...] = ()  # under a policy that moves pages: the steps up to the steady one
+    shown: str = ""  # which part of the step `program` and `replay` hold, where it is not all of it
     contention: float = 1.0  # of a job: its time beside the others / its time alone
 
     def to_pandas(self) -> Any:

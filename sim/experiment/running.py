@@ -12,14 +12,13 @@ from sim.config.reference import validation_errors
 from sim.errors import InputError
 from sim.experiment.preparing import Swap, loaded, placed, prepare, swap_of
 from sim.experiment.result import Result
+from sim.experiment.solving import Solved, replayed, solve, summarised
 from sim.experiment.tiering import TieringStep, moves, settle
 from sim.metrics import Summary, TierUse, summarise
-from sim.metrics.inference import InferenceTimes, inference_times
-from sim.metrics.summary import tier_uses
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import capacity_plan, needs_sentence
 from sim.placement.plan import Placement
-from sim.records import Program, Replay, Step
+from sim.records import Step
 from sim.scenario import Job, Scenario, Trace
 from sim.workload.inference import Inference
 from sim.workload.training import Training
@@ -48,30 +47,31 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     tiering: tuple[TieringStep, ...] = ()
     if moves(asked[0]):
         settled = settle(scenario, asked[0], scenario.job.placement)
-        step, program, replay, tiering = settled.step, settled.program, settled.replay, settled.steps
-        scenario = dataclasses.replace(scenario, jobs=(settled.job,))
+        scenario, tiering = dataclasses.replace(scenario, jobs=(settled.job,)), settled.steps
+        summary, times = summarised(scenario, settled.program, settled.replay)
+        solved = Solved(step=settled.step, program=settled.program, replay=settled.replay, summary=summary, times=times)
     else:
-        step, program = prepare(scenario)
-        replay = _replayed(program, scenario)
-    summary, times = _summarised(scenario, program, replay)
-    summary = msgspec.structs.replace(summary, tiers=_peaks(scenario, summary.tiers))
+        solved = solve(scenario)
+    step = solved.step
+    summary = msgspec.structs.replace(solved.summary, tiers=_peaks(scenario, solved.summary.tiers))
     reasons = _overflows(summary)
     penalty, base, fastest = _penalty(scenario, summary.step_time_s, twins) if with_penalty else (1.0, "", None)
     return Result(
         scenario=scenario,
         step=step,
-        program=program,
-        replay=replay,
+        program=solved.program,
+        replay=solved.replay,
         summary=summary,
         fits=not reasons,
         reason="; ".join(reasons),
         offload_penalty=penalty,
         penalty_base=base,
         fastest=fastest,
-        inference=times,
+        inference=solved.times,
         band=band_of(scenario.job.workload, scenario.job.placement, validation_errors()),
-        assumptions=(*scenario.assumptions, *scenario.machine.assumptions, *step.notes, *program.notes),
+        assumptions=(*scenario.assumptions, *scenario.machine.assumptions, *step.notes, *solved.program.notes),
         warnings=scenario.machine.warnings,
+        shown=solved.note,
         tiering=tiering,
     )
 
@@ -103,13 +103,13 @@ def _run_together(scenario: Scenario) -> Result:
         unfolded = dataclasses.replace(scenario.options, is_folded=False)
         prepared = [prepare(dataclasses.replace(item, options=unfolded)) for item in alone]
         program = merge(parts(), scenario.name)
-    replay = _replayed(program, scenario)
+    replay = replayed(program, scenario)
     results = []
     hosts = [job.host or scenario.machine.hosts()[0] for job in scenario.jobs]
     for part, item, (step, own), host in zip(parts(), alone, prepared, hosts, strict=True):
         seen = of_job(part, replay)
         single = run(item)
-        summary, times = _summarised(item, own, seen)
+        summary, times = summarised(item, own, seen)
         contention = summary.step_time_s / single.summary.step_time_s
         results.append(
             dataclasses.replace(
@@ -125,29 +125,6 @@ def _run_together(scenario: Scenario) -> Result:
         reason="; ".join(reasons), offload_penalty=max(result.offload_penalty for result in results),
         penalty_base="the slowest job", jobs=tuple(results), contention=max(result.contention for result in results),
     )  # fmt: skip
-
-
-def _summarised(scenario: Scenario, program: Program, replay: Replay) -> tuple[Summary, InferenceTimes | None]:
-    """Statistics of the replay; those of an inference cover the whole answer, not just the sampled tokens."""
-    times = _inference(scenario, program, replay)
-    return summarise(program, replay, stretch=times.stretch(replay) if times else None), times
-
-
-def _inference(scenario: Scenario, program: Program, replay: Replay) -> InferenceTimes | None:
-    workload = scenario.job.workload
-    if not isinstance(workload, Inference):
-        return None
-    num_sequences = workload.batch_size * workload.num_batches
-    return inference_times(program, replay, output_length=workload.output_length, num_sequences=num_sequences)
-
-
-def _replayed(program: Program, scenario: Scenario) -> Replay:
-    from sim.engine import replay, run_checked
-
-    options = scenario.options
-    if options.verify:
-        return run_checked(program, capacity="observe", backend=options.backend)
-    return replay(program, level=options.level, backend=options.backend, capacity="observe")
 
 
 def _peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str, TierUse]:
@@ -202,24 +179,24 @@ def _penalty(scenario: Scenario, seconds: float, twins: Twins | None) -> tuple[f
     twin = dataclasses.replace(twin, options=dataclasses.replace(scenario.options, level="summary"))
     fastest: Summary | None = None
     if twins is not None:
-        fast_s, fits = twins.recall(twin, lambda: _solved(twin)[:2])
+        fast_s, fits = twins.recall(twin, lambda: _seconds(twin))
     else:
-        fast_s, fits, program, replay = _solved(twin)
-        fastest, _times = _summarised(twin, program, replay)
+        solved = solve(twin)
+        fast_s, fits, fastest = solved.summary.step_time_s, _fits(twin, solved), solved.summary
     base = "everything in the fastest tier"
     if not fits:
         base += ", which does not fit: unbounded capacity is assumed"
     return seconds / fast_s, base, fastest
 
 
-def _solved(scenario: Scenario) -> tuple[float, bool, Program, Replay]:
+def _seconds(scenario: Scenario) -> tuple[float, bool]:
     """Seconds of a scenario's job, and whether it fits."""
-    _step, program = prepare(scenario)
-    replay = _replayed(program, scenario)
-    is_sampled = isinstance(scenario.job.workload, Inference)  # then the replay's makespan is not the whole answer
-    seconds = _summarised(scenario, program, replay)[0].step_time_s if is_sampled else replay.makespan_s
-    tiers = _peaks(scenario, tier_uses(program, replay))
-    return seconds, not any(tier.peak_bytes > tier.capacity_bytes for tier in tiers.values()), program, replay
+    solved = solve(scenario)
+    return solved.summary.step_time_s, _fits(scenario, solved)
+
+
+def _fits(scenario: Scenario, solved: Solved) -> bool:
+    return not _overflows(msgspec.structs.replace(solved.summary, tiers=_peaks(scenario, solved.summary.tiers)))
 
 
 def fastest_twin(scenario: Scenario) -> Scenario | None:

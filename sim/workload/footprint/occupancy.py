@@ -138,11 +138,14 @@ def _lay_kept(lane: _Lane, moved: Sequence[Term], training: Training, homes: Hom
     kept = dict(zip(layers, kept_by_layer(training, homes, stage), strict=True))
     sizes = stage_activations(training, homes, stage)
     num_pieces = sizes.num_away * sizes.passes
+    starts: dict[int, set[int]] = {}
+    for micro_batch, first in lane.forward:
+        starts.setdefault(micro_batch, set()).add(first)
     for (micro_batch, first), begin in lane.forward.items():
         ends = lane.backward.get((micro_batch, first))
         if not ends:
             continue
-        block = _block(first, layers, {start for batch, start in lane.forward if batch == micro_batch})
+        block = _block(first, layers, starts[micro_batch])
         on_gpu = sum(kept[layer][0] for layer in block)
         pieces = sum(kept[layer][1] > 0 for layer in block)
         rows = [Residency(tensor_class=KEPT, size_bytes=on_gpu, tier="gpu")] if on_gpu else []
@@ -160,19 +163,25 @@ def _block(first: int, layers: Sequence[int], starts: set[int]) -> list[int]:
 
 
 def _lay_losses(lane: _Lane, by_moments: Mapping[frozenset[str], Sequence[Term]], changes: _Changes) -> None:
+    blocks = _backward_blocks(lane)
     for micro_batch, indices in lane.loss.items():
         changes.hold(by_moments.get(frozenset({"loss"}), ()), indices[0], indices[-1])
-        blocks = [ends for (batch, _), ends in lane.backward.items() if batch == micro_batch]
-        if blocks:
-            first = min(blocks, key=lambda ends: ends[0])
-            changes.hold(by_moments.get(frozenset({"loss", "backward"}), ()), indices[0], first[-1])
+        if micro_batch in blocks:
+            changes.hold(by_moments.get(frozenset({"loss", "backward"}), ()), indices[0], blocks[micro_batch][0][-1])
+
+
+def _backward_blocks(lane: _Lane) -> dict[int, list[list[int]]]:
+    """Per micro-batch the blocks of its backward pass (each a list of operations) in order of execution."""
+    blocks: dict[int, list[list[int]]] = {}
+    for (micro_batch, _first), ends in lane.backward.items():
+        blocks.setdefault(micro_batch, []).append(ends)
+    return {micro_batch: sorted(found, key=lambda ends: ends[0]) for micro_batch, found in blocks.items()}
 
 
 def _lay_backward(lane: _Lane, by_moments: Mapping[frozenset[str], Sequence[Term]], changes: _Changes) -> None:
     """Transients of a block's backward: of every block, of the first one, of the last one."""
     every = by_moments.get(frozenset({"backward", "backward_end"}), ())
-    for micro_batch in {batch for batch, _ in lane.backward}:
-        blocks = sorted((ends for (batch, _), ends in lane.backward.items() if batch == micro_batch), key=lambda ends: ends[0])
+    for blocks in _backward_blocks(lane).values():
         for ends in blocks:
             changes.hold(every, ends[0], ends[-1])
         changes.hold(by_moments.get(frozenset({"backward_end"}), ()), blocks[-1][0], blocks[-1][-1])

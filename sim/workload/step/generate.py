@@ -19,13 +19,15 @@ from sim.workload.training import Training
 _MAX_LAYER_PASSES = 6000
 
 
-def generate(training: Training, homes: Mapping[TensorClass, str]) -> Step:
+def generate(training: Training, homes: Mapping[TensorClass, str], num_micro_batches: int | None = None) -> Step:
     """Operations of one optimizer step, one representative per pipeline stage.
 
     `homes` says where the placement keeps each tensor class: "gpu" (default), "host" or "storage". Sizes are bytes per
-    rank. Raises InputError for a plan that no framework can run.
+    rank. `num_micro_batches` writes out that many of the step's micro-batches (default all); what belongs to the step as a
+    whole, its tokens and FLOPs and its framework's overhead, stays that of all. Raises InputError for a plan that no
+    framework can run.
     """
-    plan = resolve(training, homes, frameworks.profile(training.framework))
+    plan = resolve(training, homes, frameworks.profile(training.framework), num_micro_batches)
     builder = StepBuilder(plan)
     gradients = Gradients(builder)
     passes = Passes(builder, gradients, _layers_per_block(plan))
@@ -51,7 +53,7 @@ def generate(training: Training, homes: Mapping[TensorClass, str]) -> Step:
 
 def _layers_per_block(plan: Plan) -> int:
     """1 while the step stays small or layers synchronise with each other; whole chunks for huge pipelines."""
-    passes = plan.shape.layers * plan.training.gradient_accumulation
+    passes = plan.shape.layers * plan.num_micro_batches
     if passes <= _MAX_LAYER_PASSES or plan.zero_stage == 3:
         return 1
     return plan.shape.layers
@@ -60,7 +62,7 @@ def _layers_per_block(plan: Plan) -> int:
 def _emit_passes(plan: Plan, passes: Passes, lanes: list[Lane]) -> None:
     """Write every stage's passes, each after the pass of the neighbouring stage that feeds it."""
     stages, chunks = plan.stages, plan.training.parallelism.interleave
-    micro_batches = plan.training.gradient_accumulation
+    micro_batches = plan.num_micro_batches
     queues = [list(turns(stage, stages, chunks, micro_batches)) for stage in range(stages)]
     position = [0] * stages
     sent: dict[tuple[str, int, int], str | None] = {}  # (direction, micro-batch, chunk index) -> send

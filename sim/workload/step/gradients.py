@@ -175,7 +175,7 @@ class Gradients:
         copied = self.builder.add(
             lane.name, "d2h", Kind.TRANSFER, "store gradients", after=after, source="gpu", target=self.target, **fields
         )
-        if turn.micro_batch == plan.training.gradient_accumulation - 1 and not self.is_overlapped:
+        if turn.micro_batch == plan.num_micro_batches - 1 and not self.is_overlapped:
             copied = self.builder.add(
                 lane.name,
                 "cpu",

@@ -29,6 +29,7 @@ class Plan:
     training: Training
     homes: Mapping[TensorClass, str]
     profile: Profile
+    num_micro_batches: int  # written out; fewer than gradient_accumulation where the rest only repeats
 
     @property
     def shape(self) -> ModelShape:
@@ -198,12 +199,14 @@ class Plan:
         return chunk_layers(self.training, stage, chunk)
 
 
-def resolve(training: Training, homes: Mapping[TensorClass, str], profile: Profile) -> Plan:
+def resolve(
+    training: Training, homes: Mapping[TensorClass, str], profile: Profile, num_micro_batches: int | None = None
+) -> Plan:
     """Check what only the whole plan can tell, and return it. Raises InputError with every fault."""
     faults = tuple(_faults(training))
     if faults:
         raise InputError(faults)
-    return Plan(training, homes, profile)
+    return Plan(training, homes, profile, num_micro_batches or training.gradient_accumulation)
 
 
 def _faults(training: Training) -> list[Fault]:

@@ -1,0 +1,107 @@
+"""One job from scenario to statistics: the whole step, or where its micro-batches only repeat, two shorter ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from sim.experiment.preparing import homes, prepare, swap_of
+from sim.metrics import Summary, summarise
+from sim.metrics.inference import InferenceTimes, inference_times
+from sim.metrics.steady import extrapolated, repeats
+from sim.records import Program, Replay, Step
+from sim.scenario import Scenario
+from sim.workload.inference import Inference
+from sim.workload.training import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """What a job's replay came to; `note` says so where `program` and `replay` hold fewer micro-batches than the step."""
+
+    step: Step
+    program: Program
+    replay: Replay
+    summary: Summary
+    times: InferenceTimes | None = None
+    note: str = ""
+
+
+def solve(scenario: Scenario) -> Solved:
+    """Prepare, replay and sum up the only job of a scenario."""
+    if (found := _repeated(scenario)) is not None:
+        return found
+    step, program = prepare(scenario)
+    replay = replayed(program, scenario)
+    summary, times = summarised(scenario, program, replay)
+    return Solved(step=step, program=program, replay=replay, summary=summary, times=times)
+
+
+def _repeated(scenario: Scenario) -> Solved | None:
+    """The answer for a step with many micro-batches from two short replays, if they prove that the rest repeats."""
+    job, options = scenario.job, scenario.options
+    workload = job.workload
+    if options.is_whole or options.verify or not isinstance(workload, Training) or swap_of(job, scenario.machine):
+        return None
+    if "storage" in homes(job.placement, scenario.machine).values():  # equal paths through a drive: who owns them would differ
+        return None
+    first, period = _shortest(workload)
+    missing = workload.gradient_accumulation - (first + period)
+    if missing < first + period:  # nothing to gain
+        return None
+    short_program, short = _replay_of(scenario, first)[1:]
+    step, program, replay = _replay_of(scenario, first + period)
+    if not repeats((short_program, short), (program, replay)):
+        return None
+    pairs = ((short_program, short), (program, replay))
+    before, after = (summarise(msgspec.structs.replace(part, model_flops=0.0), seen) for part, seen in pairs)
+    summary = extrapolated(before, after, missing / period, program)
+    note = (
+        f"the timeline, the records and the pictures over time show {first + period} of the step's "
+        f"{workload.gradient_accumulation} micro-batches: the others repeat; all totals are of the whole step"
+    )
+    return Solved(step=step, program=program, replay=replay, summary=summary, note=note)
+
+
+def _shortest(training: Training) -> tuple[int, int]:
+    """Micro-batches of the shorter replay, and how many come with each period."""
+    split = training.parallelism
+    period = split.pipeline if split.interleave > 1 else 1
+    rest = training.gradient_accumulation % period
+    first = 4 if split.pipeline == 1 else 2 * split.pipeline + (split.pipeline if split.interleave > 1 else 2)
+    return first + rest, period
+
+
+def _replay_of(scenario: Scenario, num_micro_batches: int) -> tuple[Step, Program, Replay]:
+    step, program = prepare(scenario, num_micro_batches)
+    return step, program, replayed(program, scenario)
+
+
+def replayed(program: Program, scenario: Scenario) -> Replay:
+    """The program in time, checked where the scenario asks for it."""
+    from sim.engine import replay, run_checked
+
+    options = scenario.options
+    if options.verify:
+        return run_checked(program, capacity="observe", backend=options.backend)
+    return replay(program, level=options.level, backend=options.backend, capacity="observe")
+
+
+def summarised(scenario: Scenario, program: Program, replay: Replay) -> tuple[Summary, InferenceTimes | None]:
+    """Statistics of the replay; those of an inference cover the whole answer, not just the sampled tokens."""
+    times = _inference(scenario, program, replay)
+    return summarise(program, replay, stretch=times.stretch(replay) if times else None), times
+
+
+def _inference(scenario: Scenario, program: Program, replay: Replay) -> InferenceTimes | None:
+    workload = scenario.job.workload
+    if not isinstance(workload, Inference):
+        return None
+    num_sequences = workload.batch_size * workload.num_batches
+    return inference_times(program, replay, output_length=workload.output_length, num_sequences=num_sequences)
+
+
+def whole(scenario: Scenario) -> Scenario:
+    """The scenario with every micro-batch replayed: for traces, records and phases of the whole step."""
+    return replace(scenario, options=replace(scenario.options, is_whole=True))
