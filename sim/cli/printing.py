@@ -65,7 +65,11 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
     if is_explained:
         out.print()
         _print_explanation(result, out)
-    for title, notes in (("Assumed", result.assumptions), ("Warnings", result.warnings)):
+    for title, notes in (
+        ("Assumed", result.assumptions),
+        ("Warnings", result.warnings),
+        ("Shown", (result.shown,) if result.shown else ()),
+    ):
         if notes:
             out.print()
             out.print(Text(title, style="bold"))

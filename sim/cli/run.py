@@ -104,7 +104,7 @@ def _run_one(file: ScenarioFile, folder: Path, shown: _Shown, *, trace: Path | N
     started = time.process_time(), time.perf_counter()
     scenario = file.resolve()
     level = "full" if shown.has_plots or shown.verify or shown.watch else scenario.options.level
-    options = replace(scenario.options, level=level, verify=shown.verify or scenario.options.verify)
+    options = replace(scenario.options, level=level, verify=shown.verify or scenario.options.verify, is_whole=trace is not None)
     result = run(replace(scenario, options=options))
     seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
     if trace is not None:

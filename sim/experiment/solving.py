@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -100,8 +100,3 @@ def _inference(scenario: Scenario, program: Program, replay: Replay) -> Inferenc
         return None
     num_sequences = workload.batch_size * workload.num_batches
     return inference_times(program, replay, output_length=workload.output_length, num_sequences=num_sequences)
-
-
-def whole(scenario: Scenario) -> Scenario:
-    """The scenario with every micro-batch replayed: for traces, records and phases of the whole step."""
-    return replace(scenario, options=replace(scenario.options, is_whole=True))

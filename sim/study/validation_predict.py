@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sim.config import scenario_of
@@ -33,13 +34,17 @@ def predict(kind: str, inputs: Mapping[str, Any], metrics: Iterable[str], *, fil
     scenario = scenario_of({**inputs, "name": "validation"}, file=file).resolve()
     found: dict[str, Prediction] = {}
     if times:
-        result = run(scenario, with_penalty=False)
+        is_whole = bool(_PHASES & set(times))  # seconds of a phase are counted on the replay
+        asked = replace(scenario, options=replace(scenario.options, is_whole=is_whole))
+        result = run(asked, with_penalty=False)
         found |= {metric: _of_result(result, metric) for metric in times}
     if len(times) < len(wanted):
         found |= _memory(scenario, [metric for metric in wanted if metric in _MEMORY])
     return found
 
 
+#: metrics that are counted on the records of the whole step
+_PHASES = frozenset({"forward", "backward", "update"})
 #: metrics that the memory plan answers without a replay
 _MEMORY = ("gpu_allocated", "gpu_reserved", "gpu_peak", "host_peak", "host_init_peak", "host_load_peak", "verdict")
 
