@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 #: command -> module; the order of `tiersim --help`
 COMMANDS = {
-    "run": "sim.cli.run",
+    "run": "sim.cli.run_",
     "check": "sim.cli.check",
     "fit": "sim.cli.fit",
     "compare": "sim.cli.compare",

@@ -47,11 +47,13 @@ def max_min(bandwidths: Sequence[float], demands: Sequence[Demand], *, tie: floa
         for channel in uses[index]:
             users[channel].append(index)
     waiting = set(range(len(demands)))
+    level = 0.0
     while waiting:
         # summed anew each round: subtracting a weight of 1e15 from a sum would swallow one of 1e-12
         slopes = [sum(uses[i][c] * demands[i].weight for i in flows if i in waiting) for c, flows in enumerate(users)]
         levels = [room / slope if slope > 0.0 else float("inf") for room, slope in zip(residual, slopes, strict=True)]
-        level = min(levels, default=float("inf"))
+        # levels only rise: rounding may leave no room on a channel that flows of far larger weight filled to their caps
+        level = max(level, min(levels, default=float("inf")))
         full = [channel for channel, value in enumerate(levels) if value <= level * (1.0 + tie)]
         capped = [index for index in waiting if demands[index].cap <= level * (1.0 + tie) * demands[index].weight]
         frozen = {index: demands[index].cap for index in capped}
