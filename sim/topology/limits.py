@@ -6,8 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from sim.errors import Fault
 from sim.topology import parts as p
-from sim.topology.description import Populated, Topology
+from sim.topology.description import DeviceEntry, Populated, Topology
 from sim.topology.ports import check_connected, check_ports
+from sim.topology.wires import raw_rate
+
+#: headroom of a stated speed: data sheets round (4800 MT/s, 31.5 GB/s)
+_ROUNDING = 1.01
 
 
 def memory_transfers(memory: Populated, module: p.Memory, cpu: p.Cpu) -> float:
@@ -36,6 +40,14 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
                 )
         if isinstance(part, p.Cpu) and entry.memory:
             yield from _dimms(f"devices.{name}.memory", entry.memory, parts, part, entry.part)
+        if part.hypothetical and not part.basis:
+            yield Fault(
+                path=f"parts.{entry.part}",
+                what="a hypothetical part has no basis",
+                remedy="say why it is believed possible: basis: ...",
+            )
+        yield from _rates(f"devices.{name}", entry, part, parts)
+        yield from _grants(f"devices.{name}.grants", entry, part, topology)
     yield from check_connected(topology, parts)
     yield from check_ports(topology, parts)
 
@@ -51,3 +63,90 @@ def _dimms(path: str, memory: Populated, parts: Mapping[str, p.Part], cpu: p.Cpu
             what=f"{memory.channels} channels populated, {cpu_name} has {cpu.memory_channels}",
             remedy=f"populate at most {cpu.memory_channels}",
         )
+    if cpu.memory_types and module.type not in cpu.memory_types:
+        kinds = ", ".join(cpu.memory_types)
+        yield Fault(path=f"{path}.part", what=f"{cpu_name} does not drive {module.type}", remedy=f"use a part of type {kinds}")
+        return
+    if memory.dimms_per_channel > cpu.max_dimms_per_channel:
+        yield Fault(
+            path=f"{path}.dimms_per_channel",
+            what=f"{memory.dimms_per_channel} DIMMs per channel, {cpu_name} drives {cpu.max_dimms_per_channel}",
+            remedy=f"use {cpu.max_dimms_per_channel}",
+        )
+    yield from _speed(f"{path}.transfers", memory, module, cpu, cpu_name)
+    if cpu.memory_capacity and memory.capacity > cpu.memory_capacity:
+        yield Fault(
+            path=f"{path}.capacity",
+            what=f"{_gib(memory.capacity)} of DRAM, {cpu_name} addresses {_gib(cpu.memory_capacity)}",
+            remedy=f"use at most {_gib(cpu.memory_capacity)}",
+        )
+
+
+def _speed(path: str, memory: Populated, module: p.Memory, cpu: p.Cpu, cpu_name: str) -> Iterator[Fault]:
+    """DIMMs run at what the socket allows; only a written speed can be impossible, and only at stock."""
+    if memory.transfers is None or memory.overclocked:
+        return
+    if memory.transfers > module.transfers * _ROUNDING:
+        yield Fault(
+            path=path, what=f"{_mt(memory.transfers)}, {memory.part} is made for {_mt(module.transfers)}",
+            remedy=f"use at most {_mt(module.transfers)}",
+        )  # fmt: skip
+    elif memory.transfers > (most := fastest(memory, module, cpu)) * _ROUNDING:
+        yield Fault(
+            path=path,
+            what=f"{_mt(memory.transfers)}, {cpu_name} drives {memory.dimms_per_channel} DIMM per channel at {_mt(most)}",
+            remedy=f"use at most {_mt(most)}, or say overclocked: true",
+        )
+
+
+def _rates(path: str, entry: DeviceEntry, part: p.Part, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
+    """No device moves more than the raw rate of the widest link that it can have."""
+    if not isinstance(part, (p.Expander, p.Storage, p.Gpu)):
+        return
+    port = part.pcie if isinstance(part, p.Gpu) else part.link
+    link = parts.get(port.part) if port else None
+    if port is None or not isinstance(link, p.Link):
+        return
+    raw = raw_rate(link) * port.lanes
+    if isinstance(part, p.Gpu):  # one engine may also drive the GPU's other links, which are faster
+        stated = {} if part.c2c or part.cpu or part.fabric else {"copy_bandwidth": part.copy_bandwidth}
+    else:
+        stated = {"read_bandwidth": part.read_bandwidth, "write_bandwidth": part.write_bandwidth}
+    for key, rate in stated.items():
+        if rate > raw * _ROUNDING:
+            yield Fault(
+                path=f"{path}.part",
+                what=f"{key} of {entry.part} is {_gb(rate)}, its {port.part} x{port.lanes} carries {_gb(raw)}",
+                remedy="lower it, or give the part a wider link",
+            )
+
+
+def _grants(path: str, entry: DeviceEntry, part: p.Part, topology: Topology) -> Iterator[Fault]:
+    """A pool grants what it has, to hosts that exist."""
+    if not entry.grants:
+        return
+    hosts = {other.host for other in topology.devices.values()} - {""}
+    for host in entry.grants:
+        if host not in hosts:
+            yield Fault(
+                path=f"{path}.{host}", what=f"no host {host!r}", remedy=f"hosts are {', '.join(sorted(hosts)) or 'none'}"
+            )
+    if isinstance(part, p.Expander):
+        capacity = entry.capacity or part.capacity * entry.count
+        if (granted := sum(entry.grants.values())) > capacity:
+            yield Fault(
+                path=path, what=f"{_gib(granted)} granted, the pool holds {_gib(capacity)}",
+                remedy="grant less, or add capacity",
+            )  # fmt: skip
+
+
+def _gib(size_bytes: float) -> str:
+    return f"{size_bytes / 2**30:.10g} GiB"
+
+
+def _gb(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e9:.4g} GB/s"
+
+
+def _mt(transfers_per_s: float) -> str:
+    return f"{transfers_per_s / 1e6:.6g} MT/s"

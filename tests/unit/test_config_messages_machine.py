@@ -65,6 +65,26 @@ def fault(text: str) -> str:
             "f.yaml:1: topology.set.cpu0.memory.channels: 16 channels populated, epyc-9554p has 12; populate at most 12",
         ),
         (
+            "set: {cpu0.memory.transfers: 5600 MT/s}",
+            "f.yaml:1: topology.set.cpu0.memory.transfers: 5600 MT/s, ddr5-4800-2r is made for 4800 MT/s; use at most 4800 MT/s",
+        ),
+        (
+            "set: {cpu0.memory.part: ddr5-6400-2r, cpu0.memory.transfers: 6400 MT/s}",
+            "f.yaml:1: topology.set.cpu0.memory.transfers: 6400 MT/s, epyc-9554p drives 1 DIMM per channel at 4800 MT/s; use at most 4800 MT/s, or say overclocked: true",
+        ),
+        (
+            "set: {cpu0.memory.part: mrdimm-8800}",
+            "f.yaml:1: topology.set.cpu0.memory.part: epyc-9554p does not drive mrdimm; use a part of type ddr5",
+        ),
+        (
+            "set: {cpu0.memory.part: ddr4-3200}",
+            "f.yaml:1: topology.set.cpu0.memory.part: epyc-9554p does not drive ddr4; use a part of type ddr5",
+        ),
+        (
+            "set: {cpu0.memory.capacity: 7 TiB}",
+            "f.yaml:1: topology.set.cpu0.memory.capacity: 7168 GiB of DRAM, epyc-9554p addresses 6144 GiB; use at most 6144 GiB",
+        ),
+        (
             "set: {cpu0.memory.capacity: 0 GiB}",
             "f.yaml:1: topology.set.cpu0.memory.capacity: must be greater than 0, got '0 GiB'",
         ),
@@ -105,6 +125,56 @@ def test_lane_count_both_sides() -> None:
 def test_bad_numbers_in_a_part(bandwidth: str, expected: str) -> None:
     assert scenario_from(parse_yaml(INLINE, "f.yaml")).resolve().machine.devices["gpu0"].is_hypothetical
     assert fault(INLINE.replace("900 GB/s", bandwidth)) == expected
+
+
+POOL = """\
+topology:
+  base: cxl3-pool-4-hosts
+  set: {pool0.grants: %s}
+workload: {training: {model: llama-2-7b}}
+"""
+
+
+def test_a_pool_grants_what_it_has_and_no_more() -> None:
+    scenario_from(parse_yaml(POOL % "{host0: 1024 GiB, host1: 1024 GiB}", "f.yaml"))
+    assert fault(POOL % "{host0: 1024 GiB, host1: 1025 GiB}") == (
+        "f.yaml:3: topology.set.pool0.grants: 2049 GiB granted, the pool holds 2048 GiB; grant less, or add capacity"
+    )
+    assert fault(POOL % "{host9: 1 GiB}") == (
+        "f.yaml:3: topology.set.pool0.grants.host9: no host 'host9'; hosts are host0, host1, host2, host3"
+    )
+
+
+EXPANDER = """\
+topology:
+  base: xeon-8480-2s
+  add: {gpu0: {part: h100-pcie, to: cpu0}, cxl0: {part: mine, to: cpu0}}
+  sources: {mine: {kind: assumed, cite: a guess}}
+  parts:
+    mine: {kind: cxl, title: mine, source: mine, link: {part: cxl2-pcie5, lanes: 8}, memory: ddr5-4800-2r, channels: 2, capacity: 256 GiB, latency: {idle: 200 ns}, read_bandwidth: %s, hypothetical: %s}
+workload: {training: {model: llama-2-7b}}
+"""
+
+
+def test_a_controller_is_not_faster_than_its_link() -> None:
+    scenario_from(parse_yaml(EXPANDER % ("31.5 GB/s", "false"), "f.yaml"))
+    assert fault(EXPANDER % ("32 GB/s", "false")) == (
+        "f.yaml:3: topology.add.cxl0.part: read_bandwidth of mine is 32 GB/s, its cxl2-pcie5 x8 carries 31.51 GB/s; lower it, or give the part a wider link"
+    )
+
+
+def test_a_hypothetical_part_says_why() -> None:
+    assert "parts.mine: a hypothetical part has no basis; say why it is believed possible: basis: ..." in fault(
+        EXPANDER % ("20 GB/s", "true")
+    )
+
+
+def test_overclocked_modules_run_above_the_socket() -> None:
+    patch = "set: {cpu0.memory.part: ddr5-6400-2r, cpu0.memory.transfers: 6400 MT/s, cpu0.memory.overclocked: true}"
+    machine = scenario_from(parse_yaml(SCENARIO % patch, "f.yaml")).resolve().machine
+    rated = load_machine("epyc-9554p-2x4090")
+    tier = "cpu0.dram"
+    assert machine.channels[tier].bandwidth_per_s == pytest.approx(rated.channels[tier].bandwidth_per_s * 6400 / 4800)
 
 
 def test_every_number_of_a_part_needs_a_source() -> None:
