@@ -107,12 +107,12 @@ def _inside(machine: Machine, kind: str, local: tuple[str, ...], device: str, nu
     out, into = _gpu_links(machine, local, device)
     if not out:
         return [_walked(machine, kind, local, device, volume)]
-    uses = _spread(machine, device, out, into, "collective", volume)
-    levels = [_Level("ring", uses, uses, latency_s, CHUNKING["ring"])]
+    uses, loads = _spread(machine, device, out, into, "collective", volume)
+    levels = [_Level("ring", uses, loads, latency_s, CHUNKING["ring"])]
     switch = machine.devices.get(out[0].target)
     if kind == "all_reduce" and len(out) == 1 and switch is not None and switch.part.get("reduces"):
-        uses = _spread(machine, device, out, into, "reduction", switch_volume(num))
-        levels.append(_Level("in-switch reduction", uses, uses, latency_s, CHUNKING["switch"]))
+        uses, loads = _spread(machine, device, out, into, "reduction", switch_volume(num))
+        levels.append(_Level("in-switch reduction", uses, loads, latency_s, CHUNKING["switch"]))
     return levels
 
 
@@ -129,12 +129,22 @@ def _gpu_links(machine: Machine, local: tuple[str, ...], device: str) -> tuple[l
     return list(out.values()), into
 
 
-def _spread(machine: Machine, device: str, out: list[Edge], into: list[Edge], traffic: Traffic, volume: float) -> Uses:
-    """The volume over all of the device's links in proportion to their width, both ways, and its memory."""
+def _spread(
+    machine: Machine, device: str, out: list[Edge], into: list[Edge], traffic: Traffic, volume: float
+) -> tuple[Uses, Uses]:
+    """The volume over all of the device's links in proportion to their width, both ways, and its memory: what the device
+    is charged, and what the channels carry. A link straight to another member is charged half to each of its ends."""
     raw = sum(edge.raw_bytes_per_s for edge in out)
-    links = [edge.uses(traffic, volume * edge.raw_bytes_per_s / raw) for edge in (*out, *into)]
+    carried = [(edge, volume * edge.raw_bytes_per_s / raw) for edge in (*out, *into)]
+    links = [edge.uses(traffic, share * (0.5 if _joins_gpus(machine, edge) else 1.0)) for edge, share in carried]
+    loads = [edge.uses(traffic, share) for edge, share in carried]
     media = machine.media[machine.memory_tier(device)]
-    return merged(*links, ((media.channel, volume * (media.cost(0.0, "copy") + media.cost(1.0, "copy"))),))
+    memory = ((media.channel, volume * (media.cost(0.0, "copy") + media.cost(1.0, "copy"))),)
+    return merged(*links, memory), merged(*loads, memory)
+
+
+def _joins_gpus(machine: Machine, edge: Edge) -> bool:
+    return all(machine.devices[end].kind == "gpu" for end in (edge.source, edge.target))
 
 
 def _walked(machine: Machine, kind: str, local: tuple[str, ...], device: str, volume: float) -> _Level:
