@@ -189,7 +189,11 @@ class _Lowering:
         return group.folded[channel][0] if channel in group.folded else channel
 
     def _named(self, uses: Sequence[tuple[str, float]], group: Group) -> tuple[tuple[str, float], ...]:
-        return tuple((self._name(channel, group), cost) for channel, cost in uses)
+        total: dict[str, float] = {}
+        for channel, cost in uses:
+            name = self._name(channel, group)
+            total[name] = total.get(name, 0.0) + cost
+        return tuple(total.items())
 
     def _channels(self, operations: Sequence[Operation]) -> tuple[Channel, ...]:
         used = {name for op in operations for name, _ in op.uses}

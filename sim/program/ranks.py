@@ -145,7 +145,25 @@ class Ranks:
             for own, other in zip(mine, self._footways(rank), strict=True):
                 for channel, theirs in zip(own, other, strict=True):
                     per_hop.setdefault(channel, set()).add((node, theirs))
-        return {channel: frozenset(places) for channel, places in per_hop.items()}
+        return self._merged(per_hop)
+
+    def _merged(self, sets: Mapping[str, set[Place]]) -> dict[str, frozenset[Place]]:
+        """Sets that overlap put together: where members cross one channel by themselves and all of them together.
+
+        Eight ranks that each send through an adapter of their own and reduce through all eight load the eight alike, if the
+        adapters are; then one channel with eight behind it stands for them, and the representative's cost on it is the sum.
+        """
+        parts: list[tuple[set[str], set[Place]]] = []
+        for channel, places in sets.items():
+            names, union = {channel}, set(places)
+            for part in [part for part in parts if part[1] & union]:
+                parts.remove(part)
+                names |= part[0]
+                union |= part[1]
+            if len({self._strength(name) for _, name in union}) > 1:
+                raise _AsymmetryError
+            parts.append((names, union))
+        return {channel: frozenset(union) for names, union in parts for channel in names}
 
 
 class _AsymmetryError(Exception):

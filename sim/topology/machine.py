@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sim.errors import InputError
 from sim.records import Channel, Tier
@@ -53,6 +54,8 @@ class Machine:
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)  # "gpu0.memory.bandwidth" -> citation
+    #: paths that were walked, kept because a big node asks for the same ones thousands of times
+    walked: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     # ---- what there is
 

@@ -75,6 +75,14 @@ def path(machine: Machine, source: str, target: str, *, closed_kinds: frozenset[
     """Edges from device to device, through devices that forward; None if there is no way."""
     if source == target:
         return ()
+    key = (source, target, closed_kinds)
+    if key not in machine.walked:
+        machine.walked[key] = _walk(machine, source, target, closed_kinds)
+    found: tuple[Edge, ...] | None = machine.walked[key]
+    return found
+
+
+def _walk(machine: Machine, source: str, target: str, closed_kinds: frozenset[str]) -> tuple[Edge, ...] | None:
     hosts = {machine.devices[end].host for end in (source, target) if end in machine.devices} - {""}
     if len(hosts) > 1:  # a shared pool joins memories, not hosts
         return None
@@ -336,6 +344,13 @@ def direct(machine: Machine, gpu_a: str, gpu_b: str) -> tuple[Edge, ...] | None:
 
 def adapters(machine: Machine, gpu: str) -> tuple[str, ...]:
     """Network adapters at the least distance from the GPU, in file order; InputError when the machine has none."""
+    if gpu not in machine.walked:
+        machine.walked[gpu] = _adapters(machine, gpu)
+    found: tuple[str, ...] = machine.walked[gpu]
+    return found
+
+
+def _adapters(machine: Machine, gpu: str) -> tuple[str, ...]:
     nics = [name for name, device in machine.devices.items() if device.kind == "nic"]
     if not nics:
         raise InputError(

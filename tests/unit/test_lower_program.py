@@ -1,5 +1,7 @@
 """Lowering onto built-in machines: folding changes nothing, amounts arrive where they should, refusals."""
 
+import dataclasses
+
 import pytest
 
 from sim.config import load_machine
@@ -43,6 +45,22 @@ def test_folded_and_unfolded_replays_agree(machine, parallelism, offload):
     for total, channel in zip(one.channels, folded.channels, strict=True):
         if total.name in moved and channel.multiplicity == 1:
             assert total.amount == pytest.approx(moved[total.name], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "parallelism"),
+    [
+        (4, Parallelism(data=4, tensor=4, pipeline=2, zero_stage=1)),  # own adapters for sends, all for the reduction
+        (2, Parallelism(data=2, tensor=4, pipeline=2)),
+        (4, Parallelism(data=16, pipeline=2, zero_stage=2)),
+    ],
+)
+def test_folded_and_unfolded_replays_agree_over_nodes(nodes, parallelism):
+    machine = dataclasses.replace(load_machine("dgx-h100"), num_nodes=nodes)
+    step = _step(parallelism=parallelism, gradient_accumulation=4)
+    folded, unfolded = lower(step, machine, Placement()), lower(step, machine, Placement(), is_folded=False)
+    assert len(folded.operations) < len(unfolded.operations) / 4
+    assert run_checked(folded).makespan_s == pytest.approx(run_checked(unfolded).makespan_s, rel=1e-9)
 
 
 def test_two_sockets_with_unequal_ranks_are_two_groups():
