@@ -19,6 +19,7 @@ def command(
     worst: Annotated[int, typer.Option(help="Print this many rows with the largest errors.")] = 0,
     out: Annotated[str, typer.Option(help="Folder for CSV tables and plots; empty = none.")] = "results/validation",
     reference: Annotated[str, typer.Option(help="Write the summary to this CSV (the committed reference).")] = "",
+    readme: Annotated[str, typer.Option(help="With --reference: rewrite the accuracy table of this page.")] = "",
     article: Annotated[str, typer.Option(help="Judge the article's claims instead, and write the page to this file.")] = "",
     workers: Annotated[int, typer.Option(help="Processes; default one per CPU.")] = 0,
     is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -52,7 +53,7 @@ def command(
             rows, num_workers=workers, on_progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
     if reference:
-        _write_reference(report, reference, rows_are_fast=is_fast)
+        _write_reference(report, reference, readme, rows_are_fast=is_fast)
     if out:
         _write_folder(report, out)
     if is_json:
@@ -117,25 +118,31 @@ def _write_folder(report: Report, out: str) -> None:
         [(s.row.id, s.row.family, s.kind, s.reason, s.row.citation) for s in report.skipped],
     )
     folder.json("validation.json", to_json(report))
-    pairs: dict[str, list[tuple[float, float]]] = {}
+    pairs: dict[str, list[tuple[float, float, str]]] = {}
     errors: dict[str, list[float]] = {}
     for o in report.outcomes:
         if isinstance(o.predicted, float) and not o.row.verdict:
-            pairs.setdefault(o.row.family, []).append((o.predicted, o.row.measured))
+            pairs.setdefault(o.row.family, []).append((o.predicted, o.row.measured, o.row.unit))
             errors.setdefault(o.row.family, []).append(o.error)
     folder.draw("parity.png", lambda path: pictures.parity(pairs, path))
     folder.draw("errors_by_family.png", lambda path: pictures.errors_by_family(errors, path))
 
 
-def _write_reference(report: Report, path: str, *, rows_are_fast: bool) -> None:
+def _write_reference(report: Report, path: str, readme: str, *, rows_are_fast: bool) -> None:
+    import csv
+    import io
     from pathlib import Path
 
     from sim.study.validation import report_of
-    from sim.study.validation_output import REFERENCE_COLUMNS, as_csv, reference_lines
+    from sim.study.validation_output import REFERENCE_COLUMNS, as_csv, reference_lines, with_table
 
     fast = report_of([o for o in report.outcomes if o.row.is_fast], [s for s in report.skipped if s.row.is_fast])
     lines = [] if rows_are_fast else reference_lines(report, "all")
-    Path(path).write_text(as_csv(REFERENCE_COLUMNS, [*lines, *reference_lines(fast, "fast")]), encoding="utf-8")
+    text = as_csv(REFERENCE_COLUMNS, [*lines, *reference_lines(fast, "fast")])
+    if readme:
+        page = Path(readme)
+        page.write_text(with_table(page.read_text(encoding="utf-8"), csv.DictReader(io.StringIO(text))), encoding="utf-8")
+    Path(path).write_text(text, encoding="utf-8")
 
 
 def _judge_article(paths: list[str] | None, page_path: str) -> None:

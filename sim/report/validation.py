@@ -6,39 +6,56 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
 from sim.report.style import INK, MARKERS, SERIES, figure, plain, titled
 
-#: predicted and measured values of a family
-Pairs = Mapping[str, Sequence[tuple[float, float]]]
+#: predicted value, measured value and their unit, of a family
+Pairs = Mapping[str, Sequence[tuple[float, float, str]]]
 
 
 def parity(pairs: Pairs, path: Path) -> None:
-    """Predicted over measured against measured, one panel per family (values have different units), within +-10 and +-25 %."""
+    """Predicted against measured, one panel per family, with bands of +-10 and +-25 %.
+
+    A family mixes units: every value is divided by the geometric mean of the measured values of its unit.
+    """
     names = list(pairs)
     columns = 4
     rows = max(1, math.ceil(len(names) / columns))
     fig = figure(3.2 * columns, 2.6 * rows)
     for index, name in enumerate(names):
         axes = fig.add_subplot(rows, columns, index + 1)
-        points = [(m, p) for p, m in pairs[name] if p > 0 and m > 0]
+        points = _relative(pairs[name])
         xs, ys = [m for m, _ in points], [p for _, p in points]
         low, high = min([*xs, *ys], default=0.1) / 1.3, max([*xs, *ys], default=1.0) * 1.3
         axes.fill_between([low, high], [low * 0.75, high * 0.75], [low * 1.25, high * 1.25], color="#EEEEEE", linewidth=0)
         axes.fill_between([low, high], [low * 0.9, high * 0.9], [low * 1.1, high * 1.1], color="#DDDDDD", linewidth=0)
         axes.plot([low, high], [low, high], color=INK, linewidth=0.8)
         axes.scatter(xs, ys, s=9, color=SERIES[index % len(SERIES)], alpha=0.6, linewidths=0)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(low, high)
-        axes.set_ylim(low, high)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
+            axis.set_minor_formatter(NullFormatter())
+            axis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
+            if high / low < 30:
+                axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
         axes.set_title(f"{name.replace('_', ' ')} ({len(points)})", fontsize=9, loc="left")
         plain(axes, grid="")
         axes.tick_params(labelsize=7)
     if names:
-        fig.supxlabel("measured (SI units)", fontsize=9)
-        fig.supylabel("predicted", fontsize=9)
+        fig.supxlabel("measured / geometric mean of the measured values of that unit", fontsize=9)
+        fig.supylabel("predicted / the same mean", fontsize=9)
     fig.suptitle("Predicted against measured; bands are ±10 % and ±25 %", x=0.01, ha="left", fontsize=12, fontweight="bold")
     fig.savefig(path, dpi=130, format="png")
+
+
+def _relative(values: Sequence[tuple[float, float, str]]) -> list[tuple[float, float]]:
+    """(measured, predicted), each over the geometric mean of the measured values of its unit."""
+    logs: dict[str, list[float]] = {}
+    for predicted, measured, unit in values:
+        if predicted > 0 and measured > 0:
+            logs.setdefault(unit, []).append(math.log(measured))
+    means = {unit: math.exp(math.fsum(found) / len(found)) for unit, found in logs.items()}
+    return [(m / means[unit], p / means[unit]) for p, m, unit in values if p > 0 and m > 0]
 
 
 def errors_by_family(errors: Mapping[str, Sequence[float]], path: Path) -> None:

@@ -23,6 +23,11 @@ REFERENCE_COLUMNS = (
 ROW_COLUMNS = (
     "id", "family", "publication", "predicted", "measured", "unit", "error", "confidence", "sweep", "citation", "assumptions",
 )  # fmt: skip
+#: what a page has around its table of errors
+TABLE_MARKS = ("<!-- accuracy: begin -->", "<!-- accuracy: end -->")
+_TABLE_CELLS = (
+    ("median_abs_error", ""), ("p90_abs_error", ""), ("bias", "+"), ("within_25", ""), ("ratio_median_abs_error", ""),
+)  # fmt: skip
 #: a family's median may grow by this much before the guard fails
 MAX_GROWTH = 0.01
 
@@ -79,6 +84,30 @@ def reference_lines(report: Report, name: str) -> list[tuple[object, ...]]:
         rounded = [round(value, 4) if value is not None else "" for value in map(_finite, numbers)]
         lines.append((name, family, summary.n, skipped, *rounded))
     return lines
+
+
+def with_table(text: str, lines: Iterable[Mapping[str, str]]) -> str:
+    """A Markdown page with the table between its accuracy marks rewritten from the lines of a reference (as CSV reads them).
+
+    Raises InputError for a page without the marks.
+    """
+    before, opening, rest = text.partition(TABLE_MARKS[0])
+    _old, closing, after = rest.partition(TABLE_MARKS[1])
+    if not (opening and closing):
+        raise InputError(Fault(what="a page without accuracy marks", remedy=f"add {TABLE_MARKS[0]} and {TABLE_MARKS[1]}"))
+    by_set: dict[str, dict[str, Mapping[str, str]]] = {}
+    for line in lines:
+        by_set.setdefault(line["set"], {})[line["family"]] = line
+    head = ("family", "rows", "median", "90 % below", "bias", "within 25 %", "ratios in a sweep", "skipped")
+    table = [f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    for family, line in by_set.get("all", {}).items():
+        cells = [_percent_of(line[key], sign) for key, sign in _TABLE_CELLS]
+        table.append(f"| {' | '.join([family.replace('_', ' '), line['n'], *cells, line['skipped']])} |")
+    return f"{before}{opening}\n{chr(10).join(table)}\n{closing}{after}"
+
+
+def _percent_of(text: str, sign: str = "") -> str:
+    return f"{100 * float(text):{sign}.1f} %" if text else ""
 
 
 def read_reference(path: Path) -> dict[tuple[str, str], float]:

@@ -109,3 +109,20 @@ def test_the_guard_allows_one_point_and_no_more(report, tmp_path: Path):
     assert validation_output.grown(report, "fast", {("fast", "copies"): median - 0.0099}) == []
     (sentence,) = validation_output.grown(report, "fast", {("fast", "copies"): median - 0.0101})
     assert sentence.startswith("copies: median error")
+
+
+def test_the_table_of_a_page_is_rewritten_between_its_marks(report):
+    lines = validation_output.reference_lines(report, "all")
+    read = [dict(zip(validation_output.REFERENCE_COLUMNS, map(str, line), strict=True)) for line in lines]
+    page = "before\n<!-- accuracy: begin -->\nold\n<!-- accuracy: end -->\nafter\n"
+    written = validation_output.with_table(page, read)
+    assert "old" not in written
+    assert written.startswith("before\n<!-- accuracy: begin -->\n| family |")
+    assert written.endswith("<!-- accuracy: end -->\nafter\n")
+    assert "| copies | 4 |" in written
+    assert validation_output.with_table(written, read) == written
+
+
+def test_a_page_without_marks_is_refused():
+    with pytest.raises(InputError, match="a page without accuracy marks"):
+        validation_output.with_table("no marks\n", [])
