@@ -76,7 +76,7 @@ class Clock:
                     f"the capacity policy was asked {MAX_ASKED} times about {kernel.arrays.operations[flow].id!r}"
                 )
             if self.policy is None:
-                raise kernel.misfit_error(flow, tier, missing)
+                raise kernel.ledger.misfit(flow, tier, missing, kernel.now)
             self.world.apply(flow, tier, missing, self.policy, self.num_asked[flow])
 
     def _sample(self, time_s: float) -> None:

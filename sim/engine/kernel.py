@@ -15,14 +15,11 @@ from heapq import heappop, heappush
 
 from sim.engine.arrays import Arrays
 from sim.engine.bound import BoundFluid
-from sim.engine.fluid import CAPPED, FLOW, IDLE, LEVEL, START, Fluid
-from sim.engine.intervals import busy_s, full_s
+from sim.engine.flows import CAPPED, FLOW, IDLE, LEVEL, START
+from sim.engine.fluid import Fluid
 from sim.engine.ledger import Ledger
 from sim.engine.observe import Observer
-from sim.errors import MisfitError
 from sim.laws.sharing import TIE
-from sim.records import ChannelTotal
-from sim.units import format_bytes, format_seconds
 
 CHANGE = 3  # kind of event: something from outside the kernel
 
@@ -45,7 +42,7 @@ class Kernel:
         self.num_batches = 0
         self.num_operations = self.num_left = num  # of the program; daemons may add others
         self.is_paused = False  # leave `advance`: somebody outside has to react
-        self.waits = list(arrays.waits)
+        self.successors, self.waits = arrays.dependents()
         self.ready, self.start, self.end = [-1.0] * num, [-1.0] * num, [-1.0] * num
         self.blocked: list[int] = []  # admissions that wait for bytes
         self.queues: dict[int, list[int]] = {}  # exclusive server -> operations in order of arrival, the first is served
@@ -95,7 +92,7 @@ class Kernel:
         """
         arrays, fluid, heap, waits, observer = self.arrays, self.fluid, self.heap, self.waits, self.observer
         ready, start, end, work, latency_s = self.ready, self.start, self.end, arrays.work, arrays.latency_s
-        successors, is_gated, is_holding = arrays.successors, self.is_gated, self.is_holding
+        successors, is_gated, is_holding = self.successors, self.is_gated, self.is_holding
         limit, finish, due_s, cap, couplings = fluid.limit, fluid.finish, fluid.due_s, fluid.cap, fluid.couplings
         ended: list[int] = []
         started: list[int] = []
@@ -263,43 +260,3 @@ class Kernel:
         for channel in self.arrays.servers.get(flow, ()):
             self.queues[channel].remove(flow)
             self.vacated.add(channel)
-
-    def misfit_error(self, flow: int, tier: int, missing: float) -> MisfitError:
-        """The error for an allocation that does not fit: tier, phase, operation, shortfall, what is held."""
-        operation, place = self.arrays.operations[flow], self.arrays.tiers[tier]
-        largest = sorted(self.ledger.classes[tier].items(), key=lambda item: (-item[1], item[0]))[:4]
-        held = ", ".join(f"{name} {format_bytes(size)}" for name, size in largest if size > 0.0) or "nothing"
-        return MisfitError(
-            f"{place.name} overflows at {format_seconds(self.now)} in phase {operation.phase or '?'}: "
-            f"operation {operation.id!r} is short of {format_bytes(missing)} of {format_bytes(place.capacity_bytes)}; "
-            f"held: {held}",
-            tier=place.name,
-            phase=operation.phase,
-            shortfall_bytes=missing,
-        )
-
-    # ------------------------------------------------------------------------------------------------ what was carried
-
-    def totals(self) -> tuple[ChannelTotal, ...]:
-        """What each channel carried: summed over operations, so exact whatever the rates were."""
-        arrays = self.arrays
-        work_on = [0.0] * len(arrays.paths)
-        for path, work in zip(arrays.path, arrays.work, strict=True):
-            work_on[path] += work
-        amount = [0.0] * len(arrays.channels)
-        for path, row in enumerate(arrays.paths):
-            for channel, load in zip(row.channels, row.loads, strict=True):
-                amount[channel] += work_on[path] * load
-        busy = busy_s(arrays, self.start, self.end)
-        full = full_s(arrays, self.start, self.end, self.fluid.limited_from, self.fluid.limited_to)
-        peak = self.observer.peak_rate if self.observer is not None else [0.0] * len(arrays.channels)
-        return tuple(
-            ChannelTotal(
-                name=channel.name,
-                amount=amount[i],
-                busy_s=busy[i],
-                saturated_s=full[i],
-                peak_rate_per_s=peak[i],
-            )
-            for i, channel in enumerate(arrays.channels)
-        )

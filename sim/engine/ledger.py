@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sim.engine.arrays import Arrays
-from sim.errors import InvariantError
+from sim.errors import InvariantError, MisfitError
 from sim.records import Occupancy, TierPeak
+from sim.units import format_bytes, format_seconds
 
 Rows = tuple[tuple[int, str, float], ...]
 
@@ -73,6 +74,20 @@ class Ledger:
             self.held[tier] = sum(classes.values())  # not a running difference: an empty tier holds exactly zero
             if self.is_logged:
                 self._log(tier, tensor_class, time_s)
+
+    def misfit(self, flow: int, tier: int, missing: float, time_s: float) -> MisfitError:
+        """The error for an allocation that does not fit: tier, phase, operation, shortfall, what is held."""
+        operation, place = self.arrays.operations[flow], self.arrays.tiers[tier]
+        largest = sorted(self.classes[tier].items(), key=lambda item: (-item[1], item[0]))[:4]
+        held = ", ".join(f"{name} {format_bytes(size)}" for name, size in largest if size > 0.0) or "nothing"
+        return MisfitError(
+            f"{place.name} overflows at {format_seconds(time_s)} in phase {operation.phase or '?'}: "
+            f"operation {operation.id!r} is short of {format_bytes(missing)} of {format_bytes(place.capacity_bytes)}; "
+            f"held: {held}",
+            tier=place.name,
+            phase=operation.phase,
+            shortfall_bytes=missing,
+        )
 
     def _free_elsewhere(self, tier: int, tensor_class: str, size: float, time_s: float) -> float:
         places = self.elsewhere.get((tier, tensor_class), [])

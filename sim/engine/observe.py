@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from sim.engine.arrays import Arrays
-from sim.engine.fluid import Fluid
+from sim.engine.flows import Flows
 from sim.records import ChannelSegment
 
 
 class Observer:
     """Loads of all channels from the flows that run; `is_logged` keeps a segment per constant rate."""
 
-    def __init__(self, arrays: Arrays, fluid: Fluid, *, is_logged: bool) -> None:
+    def __init__(self, arrays: Arrays, fluid: Flows, *, is_logged: bool) -> None:
         num_channels = len(arrays.channels)
         self.arrays, self.fluid, self.is_logged = arrays, fluid, is_logged
         self.active: dict[int, None] = {}

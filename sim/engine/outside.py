@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from sim.engine.arrays import append
-from sim.engine.fluid import CAPPED, IDLE, START
+from sim.engine.build import append
+from sim.engine.flows import CAPPED, IDLE, START
 from sim.engine.kernel import Kernel
 from sim.engine.ledger import Rows
 from sim.records import Operation
@@ -28,11 +28,12 @@ def reserve(kernel: Kernel, operation: Operation, now: float) -> int:
         fluid.own_limit.append(arrays.own_limit[flow])
     for times in (kernel.ready, kernel.start, kernel.end):
         times.append(-1.0)
+    kernel.successors.append([])
     kernel.is_holding.append(True)
     kernel.is_gated.append(flow in arrays.allocates or flow in arrays.servers)
     before = max((i for i in range(kernel.num_operations, flow) if arrays.stream[i] == arrays.stream[flow]), default=-1)
     if before >= 0 and kernel.end[before] < 0.0:
-        arrays.successors[before].append(flow)
+        kernel.successors[before].append(flow)
         kernel.waits.append(1)
     else:
         kernel.waits.append(0)

@@ -9,9 +9,11 @@ from typing import Any
 import simpy
 
 from sim.engine import outside
-from sim.engine.arrays import build
+from sim.engine.build import build
 from sim.engine.clock import Clock
+from sim.engine.intervals import busy_s, full_s
 from sim.engine.kernel import Kernel
+from sim.engine.totals import totals
 from sim.engine.world import World
 from sim.errors import TiersimError
 from sim.records import Answer, OperationRecord, Overflow, Program, Replay
@@ -70,7 +72,12 @@ def _records(kernel: Kernel, clock: Clock, world: World) -> Replay:
                 for operation, ready, start, end in zip(arrays.operations, kernel.ready, kernel.start, kernel.end, strict=True)
             ]
         ),
-        channels=kernel.totals(),
+        channels=totals(
+            arrays,
+            busy_s(arrays, kernel.start, kernel.end),
+            full_s(arrays, kernel.start, kernel.end, kernel.fluid.limited_from, kernel.fluid.limited_to),
+            kernel.observer.peak_rate if kernel.observer is not None else [0.0] * len(arrays.channels),
+        ),
         tiers=kernel.ledger.peaks(),
         segments=tuple(kernel.observer.segments) if kernel.observer is not None else (),
         occupancy=tuple(kernel.ledger.history),

@@ -112,7 +112,7 @@ class World:
         if answer.note or answer.kind != "wait":
             self.note(f"{answer.kind} for {operation.id}: {answer.note or f'{tiers[tier].name} is short of {missing:g} bytes'}")
         if answer.kind == "fail":
-            raise kernel.misfit_error(index, tier, missing)
+            raise kernel.ledger.misfit(index, tier, missing, kernel.now)
         if answer.kind == "spill":
             names = {row.name: i for i, row in enumerate(tiers)}
             spilled = tuple((names[row.tier], row.tensor_class, row.size_bytes) for row in answer.allocations)

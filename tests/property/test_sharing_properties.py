@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.arrays import build
+from sim.engine.build import build
 from sim.engine.kernel import Kernel
 from sim.laws.latency import loaded_latency
 from sim.laws.sharing import Demand, max_min, violations

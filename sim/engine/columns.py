@@ -1,0 +1,184 @@
+"""The columns of the arrays, whole columns at a time: a step has half a million operations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain, compress, pairwise
+from operator import lt
+
+from sim.engine.arrays import Arrays, Path
+from sim.errors import Fault
+from sim.records import INFINITY, Channel, Operation, Stream
+
+
+@dataclass(slots=True)
+class Columns:
+    """Numbers of names, and the faults found so far. One operation at a time only where something is unusual."""
+
+    channel_of: dict[str, int]
+    tier_of: dict[str, int]
+    stream_of: dict[str, int]
+    faults: list[Fault]
+
+    def ordered(self, operations: tuple[Operation, ...]) -> tuple[list[Operation], list[int]]:
+        """(operations in canonical order, the stream of each)."""
+        stream_of = self.stream_of
+        try:
+            streams = [stream_of[operation.stream] for operation in operations]
+        except KeyError:
+            operations = self._on_known_streams(operations)
+            streams = [stream_of[operation.stream] for operation in operations]
+        sequences = [operation.sequence for operation in operations]
+        first = min(sequences, default=0)
+        width = max(sequences, default=0) - first + 1
+        keys = [stream * width + sequence - first for stream, sequence in zip(streams, sequences, strict=True)]
+        if all(map(lt, keys, keys[1:])):
+            return list(operations), streams
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        if len(set(keys)) < len(keys):
+            for i, j in pairwise(order):
+                if keys[i] == keys[j]:
+                    a, b = operations[i], operations[j]
+                    what = f"operations {a.id!r} and {b.id!r} both have sequence {a.sequence} on stream {a.stream!r}"
+                    self.faults.append(Fault(what=what, remedy="number the operations of a stream in their order"))
+        return [operations[i] for i in order], [streams[i] for i in order]
+
+    def _on_known_streams(self, operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+        for operation in operations:
+            if operation.stream not in self.stream_of:
+                self.faults.append(Fault(what=f"operation {operation.id!r} is on unknown stream {operation.stream!r}"))
+        return tuple(operation for operation in operations if operation.stream in self.stream_of)
+
+    def fill(self, arrays: Arrays) -> None:
+        """All columns of `arrays` from its operations and their streams."""
+        operations = arrays.operations
+        self._dependencies(arrays)
+        arrays.path = self._paths(arrays)
+        arrays.work = [operation.work for operation in operations]
+        arrays.weight = [operation.weight for operation in operations]
+        arrays.latency_s = [operation.latency_s for operation in operations]
+        caps = [operation.rate_cap for operation in operations]
+        self._check_numbers(arrays, caps)
+        limits, tights = [path.limit for path in arrays.paths], [path.tight for path in arrays.paths]
+        limit = [limits[path] for path in arrays.path]
+        arrays.cap = [a if a < b else b for a, b in zip(caps, limit, strict=True)]
+        arrays.own_limit = [tights[path] if a >= b else -1 for a, b, path in zip(caps, limit, arrays.path, strict=True)]
+        numbers = range(len(operations))
+        for i in compress(numbers, [operation.window_bytes > 0.0 for operation in operations]):
+            self._window(operations[i], i, arrays)
+        for i in compress(numbers, [operation.allocates or operation.frees for operation in operations]):
+            self._memory(operations[i], i, arrays)
+        if INFINITY in arrays.cap:
+            for operation, cap in zip(operations, arrays.cap, strict=True):
+                if cap == INFINITY and operation.work > 0.0:
+                    what = (
+                        f"operation {operation.id!r} has work, no rate cap, and uses no channel: it would run infinitely fast"
+                    )
+                    self.faults.append(Fault(what=what, remedy="give it a rate cap or a channel with a cost"))
+        if any(path.servers for path in arrays.paths):
+            arrays.servers = {i: servers for i, path in enumerate(arrays.path) if (servers := arrays.paths[path].servers)}
+
+    def _dependencies(self, arrays: Arrays) -> None:
+        operations = arrays.operations
+        names = [operation.id for operation in operations]
+        number = dict(zip(names, range(len(names)), strict=True))
+        if len(number) != len(names):
+            self.faults.extend(Fault(what=f"{n} operations are called {name!r}") for name, n in Counter(names).items() if n > 1)
+        after = [operation.after for operation in operations]
+        arrays.num_after = list(map(len, after))
+        try:
+            arrays.after = list(map(number.__getitem__, chain.from_iterable(after)))
+        except KeyError:
+            for operation in operations:
+                for name in operation.after:
+                    if name not in number:
+                        self.faults.append(Fault(what=f"operation {operation.id!r} waits for unknown operation {name!r}"))
+
+    def _paths(self, arrays: Arrays) -> list[int]:
+        """The path of each operation; operations made by one generator mostly share the very tuple, so look at that first."""
+        owners = [stream.multiplicity for stream in arrays.streams]
+        uses = [operation.uses for operation in arrays.operations]
+        keys = list(zip([owners[stream] for stream in arrays.stream], map(id, uses), strict=True))
+        first = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
+        by_value: dict[tuple[int, tuple[tuple[str, float], ...]], int] = {}
+        by_identity: dict[tuple[int, int], int] = {}
+        for key in dict.fromkeys(keys):
+            i = first[key]
+            path = by_identity[key] = by_value.setdefault((key[0], uses[i]), len(arrays.paths))
+            if path == len(arrays.paths):
+                arrays.paths.append(self._path(arrays.operations[i], arrays.streams[arrays.stream[i]], arrays.channels))
+        return list(map(by_identity.__getitem__, keys))
+
+    def _check_numbers(self, arrays: Arrays, caps: list[float]) -> None:
+        work, weight, latency_s = arrays.work, arrays.weight, arrays.latency_s
+        if not work or (
+            # sums: a NaN anywhere makes these false
+            (min(work) >= 0.0 and sum(work) < INFINITY)
+            and (min(weight) > 0.0 and sum(weight) < INFINITY)
+            and (min(latency_s) >= 0.0 and sum(latency_s) < INFINITY)
+            and (min(caps) > 0.0 and sum(caps) > 0.0)
+        ):
+            return
+        for operation in arrays.operations:
+            if not 0.0 <= operation.work < INFINITY:
+                what = f"operation {operation.id!r} has work {operation.work!r}"
+                self.faults.append(Fault(what=what, remedy="work is finite and >= 0"))
+            if not operation.rate_cap > 0.0:
+                what = f"operation {operation.id!r} has rate cap {operation.rate_cap!r}"
+                self.faults.append(Fault(what=what, remedy="make it > 0"))
+            if not 0.0 < operation.weight < INFINITY or not 0.0 <= operation.latency_s < INFINITY:
+                what = f"operation {operation.id!r} has weight {operation.weight!r} and latency {operation.latency_s!r} s"
+                self.faults.append(Fault(what=what, remedy="weight > 0, latency >= 0, both finite"))
+
+    def _path(self, operation: Operation, stream: Stream, channels: list[Channel]) -> Path:
+        loads: dict[int, float] = {}
+        costs: dict[int, float] = {}
+        for name, cost in operation.uses:
+            index = self.channel_of.get(name, -1)
+            if index < 0:
+                self.faults.append(Fault(what=f"operation {operation.id!r} uses unknown channel {name!r}"))
+            elif not cost >= 0.0 or cost == INFINITY:
+                self.faults.append(Fault(what=f"operation {operation.id!r} has cost {cost!r} on channel {name!r}"))
+            elif cost > 0.0:
+                share = stream.multiplicity / channels[index].multiplicity
+                loads[index] = loads.get(index, 0.0) + cost * share
+                costs[index] = costs.get(index, 0.0) + cost
+        path = Path(tuple(loads), tuple(loads.values()), tuple(costs.values()))
+        for index, load in loads.items():
+            if channels[index].bandwidth_per_s / load < path.limit:
+                path.limit, path.tight = channels[index].bandwidth_per_s / load, index
+            if channels[index].is_server:
+                path.servers = tuple(sorted((*path.servers, index)))
+                if stream.multiplicity != channels[index].multiplicity:
+                    what = f"stream {stream.name!r} stands for {stream.multiplicity} ranks that queue at server"
+                    remedy = "write these ranks out: their order at the server is not the same for all"
+                    self.faults.append(Fault(what=f"{what} {channels[index].name!r}", remedy=remedy))
+        return path
+
+    def _window(self, operation: Operation, i: int, arrays: Arrays) -> None:
+        """A latency-bound flow is capped at most at the rate at which its window covers the idle latency of the path."""
+        arrays.windows[i] = (operation.window_bytes, operation.write_share)
+        idle_cap = arrays.idle_cap(i)
+        if idle_cap == INFINITY:
+            what = f"operation {operation.id!r} is latency-bound but no channel of its path has a latency law"
+            self.faults.append(Fault(what=what, remedy="give a channel a latency or drop window_bytes"))
+        elif idle_cap < arrays.cap[i]:
+            arrays.cap[i], arrays.own_limit[i] = idle_cap, -1
+
+    def _memory(self, operation: Operation, i: int, arrays: Arrays) -> None:
+        owners = arrays.streams[arrays.stream[i]].multiplicity
+        for allocations, target in ((operation.allocates, arrays.allocates), (operation.frees, arrays.frees)):
+            rows = []
+            for allocation in allocations:
+                tier = self.tier_of.get(allocation.tier, -1)
+                if tier < 0 or not allocation.size_bytes >= 0.0:
+                    what = (
+                        f"operation {operation.id!r} allocates or frees {allocation.size_bytes!r} bytes in {allocation.tier!r}"
+                    )
+                    self.faults.append(Fault(what=what, remedy="name a tier of the machine and a size >= 0"))
+                    continue
+                share = owners / arrays.tiers[tier].multiplicity
+                rows.append((tier, allocation.tensor_class, allocation.size_bytes * share))
+            if rows:
+                target[i] = tuple(rows)
