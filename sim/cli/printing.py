@@ -150,7 +150,8 @@ def _binding(result: Result) -> str:
     if summary.bound_by == "none":
         return "no single resource (none owns more than 30 % of the critical path)"
     share = summary.owners_s[summary.bound_by] / summary.step_time_s
-    return f"{summary.bound_by}  ({100 * share:.0f} % of the critical path)"
+    name = "software overhead" if summary.bound_by == "overhead" else summary.bound_by
+    return f"{name}  ({100 * share:.0f} % of the critical path)"
 
 
 _VERDICTS = {"fits": ("fits", "green"), "tight": ("tight", "yellow"), "does_not_fit": ("does not fit", "red")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,7 @@ def points_table(title: str, points: list[dict[str, Any]]) -> Table:
     for point in points:
         cells = [str(point["parameters"].get(key, "")) for key in keys]
         if not point.get("fits"):
-            table.add_row(*cells, Text(str(point["status"]).replace("_", " "), style="red"), "", "", "", "")
+            table.add_row(*cells, Text(str(point["status"]).replace("_", " "), style="red"), "", "", "", shortage(point))
             continue
         seconds = point.get("step_time_s", point.get("time_per_output_token_s"))
         penalty = point.get("offload_penalty")
@@ -134,6 +135,17 @@ def points_table(title: str, points: list[dict[str, Any]]) -> Table:
             str(point.get("bound_by", "")),
         )
     return table
+
+
+def shortage(point: Mapping[str, Any]) -> str:
+    """The tier that lacks most, as "gpu0.hbm: 51.1 of 32 GiB"; "" for a point that was not planned."""
+    from sim.units import format_bytes
+
+    tiers = {name: tier for name, tier in (point.get("tiers") or {}).items() if tier["verdict"] == "does_not_fit"}
+    if not tiers:
+        return ""
+    name = max(tiers, key=lambda tier: tiers[tier]["peak_bytes"] / tiers[tier]["capacity_bytes"])
+    return f"{name}: {format_bytes(tiers[name]['peak_bytes'])} of {format_bytes(tiers[name]['capacity_bytes'])}"
 
 
 def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[str]:
@@ -155,13 +167,13 @@ def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[
 
 def _report(study: Study, tally: Tally, written: list[str]) -> None:
     """What was done, on standard error."""
+    from sim.study.sources import name_of
+
     counts = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(tally.counts.items()))
     lines = [f"{tally.num_points} points: {counts}; {tally.num_run} run now in {tally.elapsed_s:.1f} s"]
-    for status in ("failed", "lost"):
+    for status, word in (("failed", "failed"), ("lost", "was lost"), ("invalid", "is invalid")):
         first = next((outcome for outcome in study.outcomes() if outcome.status == status), None)
         if first is not None:
-            lines.append(
-                f"first point that {'failed' if status == 'failed' else 'was lost'}: {first.parameters}: {first.reason}"
-            )
+            lines.append(f"first point that {word}: {name_of(study.file.name, first.parameters)}: {first.reason}")
     lines.append(f"{study.folder}: {', '.join(written)}, study.sqlite")
     print("\n".join(lines), file=sys.stderr)  # noqa: T201 - messages go to standard error

@@ -17,7 +17,7 @@ from sim.config.overlay import overlaid
 from sim.config.placement_block import placement_from
 from sim.config.sweep import Assignment, Sweep, parse_sweep
 from sim.config.topology_block import machine_from_block
-from sim.config.validation import FaultList, refuse_unknown, suggestion, validate
+from sim.config.validation import FaultList, refuse_unknown, validate
 from sim.config.workload_block import short_form, workload_from
 from sim.config.yaml_source import Document, NodePath, describe, read_yaml
 from sim.errors import Fault, InputError
@@ -365,8 +365,8 @@ def _training_faults(job: Job, num_gpus: int, document: Document, path: NodePath
     faults: list[Fault] = []
     here = (*path, "workload", "training")
     if training.framework not in frameworks.PROFILES:
-        remedy = suggestion(training.framework, frameworks.PROFILES)
-        faults.append(document.fault((*here, "framework"), f"unknown framework {training.framework!r}", remedy))
+        what = f"unknown framework {training.framework!r}"
+        faults.append(document.fault((*here, "framework"), what, frameworks.remedy(training.framework)))
     split = training.parallelism
     world = split.data * split.tensor * split.pipeline * split.context
     if world > num_gpus:

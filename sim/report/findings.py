@@ -13,7 +13,9 @@ def of_step(name: str, summary: Summary, *, fits: bool) -> str:
     takes = f"{name}: one step takes {format_seconds(summary.step_time_s)}"
     if not fits:
         takes = f"{name} does not fit; with more memory one step would take {format_seconds(summary.step_time_s)}"
-    binds = "no single resource binds" if summary.bound_by == "none" else f"{summary.bound_by} binds"
+    binds = {"none": "no single resource binds", "overhead": "software overhead binds"}.get(
+        summary.bound_by, f"{summary.bound_by} binds"
+    )
     return f"{takes}, {binds}"
 
 

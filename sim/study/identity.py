@@ -7,6 +7,7 @@ study is recognised without resolving its points.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -99,7 +100,7 @@ def _machine_digest(machine: Machine) -> str:
     if known is None or known[0] is not machine:
         if len(_machines) >= 64:
             _machines.clear()
-        known = _machines[id(machine)] = (machine, digest(machine))
+        known = _machines[id(machine)] = (machine, digest(dataclasses.replace(machine)))  # without walked paths
     return known[1]
 
 

@@ -38,6 +38,12 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
                 yield Fault(
                     path=f"devices.{name}.to", what=f"no device {up!r}", remedy=f"devices are {', '.join(topology.devices)}"
                 )
+        if entry.count > 1 and isinstance(part, (p.Cpu, p.Gpu)):
+            yield Fault(
+                path=f"devices.{name}.count",
+                what=f"{entry.count} {part.kind}s as one device; count joins drives, memory modules or adapters",
+                remedy=f"name each: {name.rstrip('0123456789')}[0-{entry.count - 1}]",
+            )
         if isinstance(part, p.Cpu) and entry.memory:
             yield from _dimms(f"devices.{name}.memory", entry.memory, parts, part, entry.part)
         if part.hypothetical and not part.basis:

@@ -152,9 +152,10 @@ def resolve(machine: Machine, role: str, device: str) -> str:
             return role
     if role == "gpu":
         return memory_tier(machine, device)
-    if role not in _ROLES:
+    kinds = {tier.kind for tier in machine.tiers.values()}
+    if role not in _ROLES and role not in kinds:
         raise InputError(unknown("tier", role, [*_ROLES, "gpu", *machine.tiers], machine.name))
-    for kind in _ROLES[role]:
+    for kind in _ROLES.get(role, (role,)):
         found = [name for name, tier in machine.tiers.items() if tier.kind == kind and _is_for(machine, name, role)]
         if found:
             host = host_of(machine, device)

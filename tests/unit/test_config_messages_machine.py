@@ -53,6 +53,10 @@ def fault(text: str) -> str:
             "f.yaml:1: topology.add.gpu2: 'gpu2' is connected to no CPU; hang it on a device with 'to:', or join it by a link",
         ),
         (
+            "set: {gpu0.count: 4}",
+            "f.yaml:1: topology.set.gpu0.count: 4 gpus as one device; count joins drives, memory modules or adapters; name each: gpu[0-3]",
+        ),
+        (
             "set: {gpu1.link.lanes: 32}",
             "f.yaml:1: topology.set.gpu1.link.lanes: 32 PCIe lanes at gpu1, rtx-4090 has 16; use at most 16",
         ),

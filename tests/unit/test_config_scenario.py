@@ -204,6 +204,7 @@ def test_measured_and_claim() -> None:
         (("llama-2-7b", "lama-2-7b"), "f.yaml:7: workload.training.model: unknown model 'lama-2-7b'; did you mean llama-2-7b or llama-2-70b or llama2-7b?"),
         (("2x4090", "2x4091"), "f.yaml:4: topology: unknown topology 'epyc-9554p-2x4091'; did you mean 'epyc-9554p-2x4090'?"),
         (("data: 2", "data: 4"), "f.yaml:10: workload.training.parallelism: data x tensor x pipeline x context = 4 ranks, but the machine has 2 GPUs; lower one, or take a larger machine"),
+        (("batch_size: 1", "framework: huggingface"), "f.yaml:8: workload.training.framework: unknown framework 'huggingface'; did you mean 'hf-trainer'?"),
         (("batch_size: 1", "framework: megatro"), "f.yaml:8: workload.training.framework: unknown framework 'megatro'; did you mean 'megatron'?"),
         (("  training:", "  inference: {model: llama-2-7b}\n  training:"), "f.yaml:5: workload: expected one of training, inference, trace, got training and inference; write exactly one"),
         (("topology: epyc-9554p-2x4090", "name: a/b\ntopology: epyc-9554p-2x4090"), "f.yaml:4: name: expected a name of letters, digits, '-', '_' and '.', got 'a/b'; it names the results folder"),

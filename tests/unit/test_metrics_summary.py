@@ -102,7 +102,8 @@ def test_critical_path_and_its_owner() -> None:
     assert owned["dram"] == pytest.approx(2.0)
     assert bound_by(owned, 10.0) == "none"  # 3 of 10 s is not more than 30 %
     assert bound_by(owned, 9.9) == "link"
-    assert bound_by({"overhead": 9.0}, 10.0) == "none"
+    assert bound_by({"overhead": 9.0, "link": 1.0}, 10.0) == "overhead"
+    assert bound_by({"overhead": 4.0, "link": 4.1}, 10.0) == "link"
 
 
 def test_kernel_time_is_split_between_memory_and_arithmetic() -> None:

@@ -1,13 +1,17 @@
 """Sweeps through the command line: table, files, JSON, exit codes, resume."""
 
 import csv
+import dataclasses
 import json
 
 import pytest
 
 from sim.cli import run as tiersim
-from sim.cli.sweep import exit_code
+from sim.cli.sweep import exit_code, shortage
+from sim.config import load_machine
+from sim.study import identity
 from sim.study.export import write_csv, write_parquet
+from sim.study.identity import digest
 from sim.study.names import short_names
 from sim.study.study import Study, Tally
 
@@ -38,6 +42,8 @@ def test_a_sweep_prints_its_points_and_writes_its_files(scenario, tmp_path, caps
     assert first.out.count("fits") == 4
     assert first.out.count("invalid") == 2
     assert "6 run now" in first.err
+    assert "first point that is invalid: tiny-sweep: " in first.err
+    assert "has no cxl tier" in first.err
     folder = tmp_path / "r" / "tiny-sweep"
     assert {path.name for path in folder.iterdir()} >= {
         "summary.json", "points.csv", "sweep.png", "manifest.json", "study.sqlite",
@@ -95,3 +101,20 @@ def test_short_names_tell_parameters_apart():
         "b.x": "b.x",
         "machine": "machine",
     }
+
+
+def test_a_point_that_does_not_fit_names_its_tier(tmp_path, capsys):
+    path = tmp_path / "big.yaml"
+    path.write_text(SWEEP.replace("[gpu, dram, cxl]", "[gpu]").replace("batch_size: [1, 2]", "batch_size: [1, 4096]"))
+    assert tiersim(["run", str(path), "--out", str(tmp_path / "r"), "--workers", "1", "--no-plots"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if "does not fit" in line]
+    assert len(rows) == 1
+    assert "gpu0.gddr: " in rows[0]
+    assert shortage({"tiers": {"a": {"verdict": "fits", "peak_bytes": 2, "capacity_bytes": 3}}}) == ""
+
+
+def test_a_machine_that_was_walked_has_the_same_digest():
+    machine = load_machine("desktop-rtx-4090")
+    before = digest(dataclasses.replace(machine))
+    machine.route("cpu0.dram", "gpu0.gddr", initiator="gpu0")
+    assert identity._machine_digest(machine) == before

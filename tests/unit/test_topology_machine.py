@@ -45,3 +45,10 @@ def test_roles_resolve_to_the_nearest_tier(reference):
         reference.resolve("cxl", "gpu0")
     with pytest.raises(InputError, match=r"unknown tier 'drm' .* did you mean 'dram'"):
         reference.resolve("drm", "gpu0")
+
+
+def test_a_kind_of_memory_is_a_role():
+    machine = load_machine("gh200")
+    assert machine.resolve("lpddr", "gpu0") == machine.resolve("dram", "gpu0") == "cpu0.lpddr"
+    with pytest.raises(InputError, match="unknown tier 'lpddr'"):
+        load_machine("desktop-rtx-4090").resolve("lpddr", "gpu0")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 from sim.errors import Fault, InputError
 
@@ -136,11 +137,23 @@ PROFILES: dict[str, Profile] = {
 }
 
 
+#: what people call the profiles
+_ALSO_CALLED = {
+    "deepspeed": "deepspeed-zero", "zero": "deepspeed-zero", "huggingface": "hf-trainer", "hf": "hf-trainer",
+    "transformers": "hf-trainer", "trl": "hf-trainer", "peft": "hf-trainer", "axolotl": "hf-trainer",
+    "llama-factory": "hf-trainer", "llamafactory": "hf-trainer", "torch": "pytorch", "lightning": "pytorch",
+    "fsdp2": "fsdp", "megatron-lm": "megatron",
+}  # fmt: skip
+
+
+def remedy(name: str) -> str:
+    """What to write instead of an unknown framework name."""
+    meant = _ALSO_CALLED.get(name.lower()) or next(iter(get_close_matches(name, PROFILES, n=1)), "")
+    return f"did you mean {meant!r}?" if meant else f"use one of {', '.join(sorted(PROFILES))}"
+
+
 def profile(name: str) -> Profile:
-    """The profile of that name; InputError with the known names otherwise."""
+    """The profile of that name; InputError with a suggestion otherwise."""
     if name in PROFILES:
         return PROFILES[name]
-    known = ", ".join(sorted(PROFILES))
-    raise InputError(
-        Fault(what=f"unknown framework {name!r}", remedy=f"use one of {known}", path="workload.training.framework")
-    )
+    raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy(name), path="workload.training.framework"))

@@ -1,4 +1,4 @@
-"""Other published dense models: MPT, GPT-J, GPT-Neo(X), Pythia, Falcon, BLOOM, Gemma, Phi, GLM, BERT, StarCoder2."""
+"""Other published dense models: MPT, GPT-J, GPT-Neo(X), Pythia, Falcon, BLOOM, Gemma, Phi, GLM, BERT, StarCoder2, ViT."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ _BLOOM: dict[str, tuple[int, int, int]] = {
     "bloom-3b": (30, 2560, 32),
     "bloom-7b1": (30, 4096, 32),
     "bloom-176b": (70, 14336, 112),
+}
+# images of 224 pixels and 1000 classes; the sequence is the patches and a class token (197 for /16, 257 for /14)
+_VIT: dict[str, tuple[int, int, int, int]] = {
+    "vit-s-16": (12, 384, 6, 16),
+    "vit-b-16": (12, 768, 12, 16),
+    "vit-l-16": (24, 1024, 16, 16),
+    "vit-h-14": (32, 1280, 16, 14),
 }
 # name: layers, hidden, heads, kv heads, head_dim, ffn, norms per layer, qk_norm
 _GEMMA: dict[str, tuple[int, int, int, int, int, int, int, bool]] = {
@@ -150,6 +157,14 @@ def rows() -> dict[str, Row]:
             "layers": layers, "hidden": hidden, "heads": heads, "ffn": 4 * hidden, "vocabulary": 250880,
             "max_positions": 2048, "position": "alibi", "tied_embeddings": True, "embedding_norm": True,
             "source": "Workshop et al. 2022 (arXiv 2211.05100), table 3",
+        }  # fmt: skip
+    for name, (layers, hidden, heads, patch) in _VIT.items():
+        table[name] = {
+            "layers": layers, "hidden": hidden, "heads": heads, "ffn": 4 * hidden, "vocabulary": 1000, "mlp": "gelu",
+            "max_positions": (224 // patch) ** 2 + 1, "norm": "layernorm", "position": "learned", "tied_embeddings": True,
+            "attention_bias": True, "output_bias": True, "mlp_bias": True, "head_bias": True,
+            "extra_parameters": (3 * patch**2 + 2) * hidden, "weight_dtype": "fp32",
+            "source": "Dosovitskiy et al. 2021 (arXiv 2010.11929), table 1; vit-s-16: Touvron et al. 2021 (arXiv 2012.12877)",
         }  # fmt: skip
     for name, (layers, hidden, heads, kv, head, ffn, norms, qk_norm) in _GEMMA.items():
         table[name] = {
