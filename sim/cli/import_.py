@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Read foreign files: recordings, machines, measurements.")
+if TYPE_CHECKING:
+    from sim.study.job_import import ImportedJob
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Read foreign files: recordings, machines, measurements, configurations.",
+)
 
 
 @app.callback()
 def _group() -> None:
-    """Read foreign files: recordings, machines, measurements."""
+    """Read foreign files: recordings, machines, measurements, configurations."""
 
 
 @app.command()
@@ -100,3 +107,84 @@ def machine(
     for line in draft.assumptions:
         typer.echo(f"assumed     {line}")
     typer.echo(f"{output}: check it with `tiersim check {output}`; use it with `topology: {output}`")
+
+
+_MODEL = typer.Option(help="built-in model or a config.json, where the file names none", show_default=False)
+_TOPOLOGY = typer.Option(help="machine: a built-in topology or a file", show_default=False)
+_GPUS = typer.Option(
+    min=0, help="GPUs of the job, where the file does not say; default: all of the machine", show_default=False
+)
+_BATCH = typer.Option(min=0, help="micro-batch per GPU, for 'auto'", show_default=False)
+_ACCUMULATION = typer.Option(min=0, help="gradient accumulation, for 'auto'", show_default=False)
+_LENGTH = typer.Option(min=0, help="tokens per sequence", show_default=False)
+_TARGET = typer.Option(
+    "-o", "--output", help="scenario to write; default: NAME.scenario.yaml in this folder", show_default=False
+)
+
+
+@app.command()
+def deepspeed(
+    file: Annotated[Path, typer.Argument(help="DeepSpeed configuration (JSON)", show_default=False)],
+    model: Annotated[str, _MODEL] = "",
+    topology: Annotated[str, _TOPOLOGY] = "",
+    gpus: Annotated[int, _GPUS] = 0,
+    batch_size: Annotated[int, _BATCH] = 0,
+    accumulation: Annotated[int, _ACCUMULATION] = 0,
+    sequence_length: Annotated[int, _LENGTH] = 0,
+    output: Annotated[Path | None, _TARGET] = None,
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Turn a DeepSpeed configuration into a scenario.
+
+    Example: tiersim import deepspeed ds_config.json --model llama-2-13b --topology dgx-a100 -o job.yaml
+    """
+    from sim.study.job_import import Asked, import_deepspeed
+
+    asked = Asked(model=model, topology=topology, gpus=gpus, batch_size=batch_size, gradient_accumulation=accumulation,
+                  sequence_length=sequence_length)  # fmt: skip
+    _write_job(import_deepspeed(file, asked), file, output, is_json=is_json)
+
+
+@app.command()
+def huggingface(
+    file: Annotated[Path, typer.Argument(help="accelerate YAML, or TrainingArguments as JSON or YAML", show_default=False)],
+    model: Annotated[str, _MODEL] = "",
+    topology: Annotated[str, _TOPOLOGY] = "",
+    gpus: Annotated[int, _GPUS] = 0,
+    batch_size: Annotated[int, _BATCH] = 0,
+    accumulation: Annotated[int, _ACCUMULATION] = 0,
+    sequence_length: Annotated[int, _LENGTH] = 0,
+    output: Annotated[Path | None, _TARGET] = None,
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Turn an accelerate configuration or Trainer arguments into a scenario.
+
+    Example: tiersim import huggingface default_config.yaml --model llama-3-8b --topology dgx-h100 -o job.yaml
+    """
+    from sim.study.job_import import Asked, import_huggingface
+
+    asked = Asked(model=model, topology=topology, gpus=gpus, batch_size=batch_size, gradient_accumulation=accumulation,
+                  sequence_length=sequence_length)  # fmt: skip
+    _write_job(import_huggingface(file, asked), file, output, is_json=is_json)
+
+
+def _write_job(job: ImportedJob, file: Path, output: Path | None, *, is_json: bool) -> None:
+    from sim.study.job_import import write_job
+
+    target = output or Path(f"{file.stem}.scenario.yaml")
+    write_job(job, target)
+    lines = {"resolved": job.settings.resolved, "assumed": job.assumed, "not used": job.settings.unused,
+             "unknown": job.settings.unknown}  # fmt: skip
+    if is_json:
+        import json
+
+        told = {kind.replace(" ", "_"): items for kind, items in lines.items()}
+        typer.echo(json.dumps({"scenario": job.document, **told, "file": str(target)}, indent=2))
+        return
+    unused = lines.pop("not used")
+    if unused:
+        typer.echo(f"not used  {', '.join(text.split(' (')[0] for text in unused)}")
+    for kind, items in lines.items():
+        for item in items:
+            typer.echo(f"{kind:<9} {item}")
+    typer.echo(f"{target}: try `tiersim fit {target}`")

@@ -105,7 +105,8 @@ class Offload:
     prefetch_elements: Annotated[int | None, Ge(0), Doc("ZeRO-3: parameters gathered ahead, in elements")] = None
     max_live_elements: Annotated[int | None, Gt(0), Doc("ZeRO-3: parameters kept gathered, in elements")] = None
     persistence_elements: Annotated[int | None, Ge(0), Doc("ZeRO-3: smaller parameters are never sharded")] = None
-    buffer_count: Annotated[int | None, Gt(0), Doc("NVMe swap buffers")] = None
+    buffer_count: Annotated[int | None, Gt(0), Doc("NVMe swap buffers of weights, and of states unless those are given")] = None
+    state_buffer_count: Annotated[int | None, Gt(0), Doc("NVMe swap buffers of optimizer states")] = None
     buffer_elements: Annotated[int | None, Gt(0), Doc("elements per NVMe swap buffer")] = None
     activation_layers: Annotated[
         str | None, Doc("layers whose activations move to the host during the forward pass, e.g. '0-15' or 'all'")

@@ -1,0 +1,202 @@
+"""A training job in another tool's configuration -> a scenario file, checked before it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sim.config import load_machine, read_yaml, scenario_of
+from sim.errors import Fault, InputError
+from sim.interchange.job_files import (
+    Block,
+    JobSettings,
+    Known,
+    is_accelerate,
+    read_accelerate,
+    read_deepspeed,
+    read_json,
+    read_trainer,
+)
+from sim.interchange.job_files.settings import nested
+from sim.study.calibration import as_yaml
+from sim.workload.shapes import builtin, from_huggingface
+
+#: taken where neither the file nor the command names one, and listed as assumed
+DEFAULT_MODEL = "llama-2-7b"
+DEFAULT_TOPOLOGY = "dgx-a100"
+DEFAULT_LENGTH = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the command line says besides the file; "" and 0 = nothing."""
+
+    model: str = ""
+    topology: str = ""
+    gpus: int = 0
+    batch_size: int = 0
+    gradient_accumulation: int = 0
+    sequence_length: int = 0
+    name: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportedJob:
+    """The scenario as plain data, and what the reading decided, for the listing."""
+
+    document: dict[str, Any]
+    settings: JobSettings
+    assumed: list[str] = field(default_factory=list)
+
+
+def import_deepspeed(path: Path, asked: Asked) -> ImportedJob:
+    """Scenario of a ds_config.json on a machine. Raises InputError with every fault of the file or of what it asks for."""
+    root = _json_block(path)
+    assumed: list[str] = []
+    model = asked.model or _assume(assumed, "model", DEFAULT_MODEL)
+    return _composed(read_deepspeed(root, _known(asked, model, JobSettings())), asked, model, assumed, path)
+
+
+def import_huggingface(path: Path, asked: Asked) -> ImportedJob:
+    """Scenario of an accelerate YAML or of TrainingArguments (JSON or YAML), with the DeepSpeed file that it names.
+
+    Raises InputError like `import_deepspeed`.
+    """
+    root = _json_block(path) if _is_json(path) else _yaml_block(path)
+    deepspeed: Mapping[str, Any] | str | None
+    settings, deepspeed = read_accelerate(root) if is_accelerate(root) else read_trainer(root)
+    assumed: list[str] = []
+    model = asked.model or _builtin_name(settings.model, path) or _assume(assumed, "model", DEFAULT_MODEL)
+    if deepspeed:
+        settings.add(_of_deepspeed(deepspeed, settings, asked, model, path))
+    return _composed(settings, asked, model, assumed, path)
+
+
+def write_job(job: ImportedJob, path: Path) -> None:
+    """Write the scenario after it was resolved: what cannot run is never written. Raises InputError."""
+    scenario_of(job.document, file=str(path)).resolve()
+    text = "# Written by `tiersim import`.\n" + as_yaml(job.document)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".part")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise InputError(Fault(what=f"cannot be written: {error.strerror}", file=str(path))) from error
+
+
+def _json_block(path: Path) -> Block:
+    data, line_of = read_json(path)
+    return Block(data, str(path), line_of)
+
+
+def _yaml_block(path: Path) -> Block:
+    document = read_yaml(path)
+    return Block(document.data, str(path), lambda keys: document.line(keys))
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(512).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
+    except OSError as error:
+        raise InputError(Fault(what=f"cannot be read: {(error.strerror or '').lower()}", file=str(path))) from None
+
+
+def _of_deepspeed(given: Mapping[str, Any] | str, settings: JobSettings, asked: Asked, model: str, path: Path) -> JobSettings:
+    """DeepSpeed's part of Trainer or accelerate arguments; "auto" takes the values that stand beside it."""
+    if isinstance(given, str):
+        block = _json_block(path.parent / given if not Path(given).is_absolute() else Path(given))
+    else:
+        block = Block(given, str(path), lambda _: 0, ("deepspeed",))
+    return read_deepspeed(block, _known(asked, model, settings))
+
+
+def _known(asked: Asked, model: str, settings: JobSettings) -> Known:
+    """What stands beside the DeepSpeed configuration: the command line first, then the arguments that name it."""
+    training = settings.training
+    gpus = len(load_machine(asked.topology or DEFAULT_TOPOLOGY).gpus()) * (settings.nodes or 1)
+    return Known(
+        gpus=asked.gpus or settings.gpus,
+        gpus_at_most=gpus,
+        hidden=_hidden(model),
+        batch_size=asked.batch_size or int(training.get("batch_size", 0)),
+        gradient_accumulation=asked.gradient_accumulation or int(training.get("gradient_accumulation", 0)),
+        precision=str(training.get("precision", "")),
+    )
+
+
+def _hidden(model: str) -> int:
+    if model.endswith(".json"):
+        data, _ = read_json(Path(model))
+        return from_huggingface(data, name=Path(model).stem).hidden
+    return builtin(model).hidden
+
+
+def _builtin_name(model: str, path: Path) -> str:
+    """Built-in name of a hub name such as meta-llama/Llama-2-7b-chat-hf; "" where the file names no model."""
+    if not model:
+        return ""
+    if (config := path.parent / model / "config.json").is_file():
+        return str(config)
+    name = model.rstrip("/").rsplit("/", 1)[-1].lower()
+    name = re.sub(r"^meta-", "", name)
+    tails = ("", r"(-hf|-chat|-instruct|-base|-it|-v\d[\d.]*|-\d{4})+$")
+    for candidate in dict.fromkeys(re.sub(tail, "", name) if tail else name for tail in tails):
+        try:
+            return builtin(candidate).name
+        except InputError:
+            continue
+    raise InputError(
+        Fault(
+            what=f"model {model!r} is not built in", file=str(path), remedy="name one with --model: a built-in or config.json"
+        )
+    )
+
+
+def _found(name: str) -> str:
+    """A file by its whole path, so that the scenario may be written anywhere; built-in names as they are."""
+    return str(Path(name).resolve()) if Path(name).suffix in (".json", ".yaml", ".yml") else name
+
+
+def _assume(assumed: list[str], what: str, value: str) -> str:
+    assumed.append(f"{what}: {value} (the file does not name one; --{what})")
+    return value
+
+
+def _composed(settings: JobSettings, asked: Asked, model: str, assumed: list[str], path: Path) -> ImportedJob:
+    topology = asked.topology or _assume(assumed, "topology", DEFAULT_TOPOLOGY)
+    training: dict[str, Any] = {"model": _found(model), **settings.training}
+    if asked.sequence_length:
+        training["sequence_length"] = asked.sequence_length
+    elif "sequence_length" not in training:
+        assumed.append(f"sequence_length: {DEFAULT_LENGTH} (the file does not say; --sequence-length)")
+        training["sequence_length"] = DEFAULT_LENGTH
+    training |= {key: value for key in ("batch_size", "gradient_accumulation") if (value := getattr(asked, key))}
+    if "batch_size" not in training:
+        assumed.append("micro-batch: 1 (the file does not say; --batch-size)")
+    nodes = settings.nodes or 1
+    gpus = asked.gpus or settings.gpus
+    others = 1
+    for kind in ("tensor", "pipeline", "context"):
+        others *= int(training.get(f"parallelism.{kind}", 1))
+    if not gpus:
+        gpus = len(load_machine(topology).gpus()) * nodes
+        assumed.append(f"GPUs: {gpus}, all of {topology} (the file does not say; --gpus)")
+    elif not asked.gpus:
+        settings.resolved.append(f"GPUs: {gpus}, as the file asks or its batch allows")
+    if gpus % others:
+        what = f"{gpus} GPUs are no multiple of tensor x pipeline x context = {others}"
+        raise InputError(Fault(what=what, file=str(path), remedy="name the number of GPUs with --gpus"))
+    training["parallelism.data"] = gpus // others
+    document: dict[str, Any] = {
+        "name": asked.name or re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "imported",
+        "topology": {"base": _found(topology), "set": {"nodes": nodes}} if nodes > 1 else _found(topology),
+        "workload": {"training": nested(training)},
+    }
+    if settings.placement:
+        document["placement"] = dict(settings.placement)
+    return ImportedJob(document=document, settings=settings, assumed=assumed)
