@@ -3,7 +3,8 @@
 t = bytes / (e B) + FLOPs / (P eg) + tau        seconds; B datasheet bandwidth, P eg the GEMM rate
 The cost per layer (some twenty short kernels and their gaps) is what lets one law explain 4-bit, 16-bit and 70B models.
 Constants per memory class: fit over llama.cpp token generation (README of GPU-Benchmarks-on-LLM-Inference at 00dd2bd, and
-llama.cpp discussion 4167): GDDR on RTX 3090/4090/A6000, HBM on A100/H100, LPDDR on Apple M1-M3; 3 % median outside the fit.
+llama.cpp discussion 4167), mean context 850 tokens: GDDR on RTX 3090/4080/4090/A6000/6000 Ada, HBM on A100/H100, LPDDR on
+Apple M2 and M3: median 5, 1 and 3 %.
 Not modelled: graphs that merge launches, speculative decoding, very long contexts whose attention kernel is not a stream.
 """
 
@@ -21,12 +22,12 @@ class DecodeClass(NamedTuple):
 
 #: by prefix of the memory technology's name
 DECODE_CLASSES = {
-    "gddr": DecodeClass(0.89, 0.100e-3),
-    "hbm": DecodeClass(0.76, 0.153e-3),
-    "lpddr": DecodeClass(0.90, 0.173e-3),
+    "gddr": DecodeClass(0.88, 0.085e-3),
+    "hbm": DecodeClass(0.72, 0.140e-3),
+    "lpddr": DecodeClass(0.89, 0.155e-3),
 }
 #: a technology without measurements: the middle of the three ("assumed")
-_OTHER = DecodeClass(0.85, 0.140e-3)
+_OTHER = DecodeClass(0.83, 0.127e-3)
 
 
 def decode_class(memory_part: str) -> DecodeClass:

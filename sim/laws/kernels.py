@@ -54,9 +54,9 @@ class GemmVariant(NamedTuple):
 
 
 #: ggml (llama.cpp): warp-level matrix instructions, which newer tensor cores feed far below their peak; block formats are
-#: dequantised on the way. Fit over llama.cpp prompt evaluation of 7B models on RTX 4090, A100, H100, M2 Ultra, M3 Max
-#: (GPU-Benchmarks-on-LLM-Inference at 00dd2bd)
-GEMM_VARIANTS = {"ggml": GemmVariant(0.78, 450.0), "ggml-block": GemmVariant(0.585, 337.5)}
+#: dequantised on the way. Fit over llama.cpp prompt evaluation (about 340 tokens) of 7B models on RTX 3090, 4080, 4090,
+#: A6000, 6000 Ada, A100, H100, M2 Ultra, M3 Max (GPU-Benchmarks-on-LLM-Inference at 00dd2bd): median 9 and 6 %
+GEMM_VARIANTS = {"ggml": GemmVariant(0.92, 500.0), "ggml-block": GemmVariant(0.76, 275.0)}
 
 
 def variant_rate(part: Mapping[str, Any], dtype: str, variant: str) -> float:

@@ -9,7 +9,7 @@ from sim.placement.plan import Placement
 from sim.program.kernels import Compute, compute
 from sim.program.lower_demands import Demands, home_of
 from sim.program.ranks import TIER, Group, arrange
-from sim.program.transfers import sm_channel
+from sim.program.transfers import STORAGE_KINDS, sm_channel
 from sim.records import (
     INFINITY,
     Allocation,
@@ -123,12 +123,17 @@ class _Lowering:
             **common,  # type: ignore[arg-type]
             work=work if uses else 0.0,
             uses=uses if work else (),
-            rate_cap=flow.rate_cap if op.rate_share == 1.0 else op.rate_share * rate,
+            rate_cap=flow.rate_cap if op.rate_share == 1.0 or self._is_storage(op, group) else op.rate_share * rate,
             latency_s=flow.latency_s + op.fixed_s if work else op.fixed_s,
             window_bytes=flow.window_bytes,
             write_share=flow.write_share,
             weight=flow.weight,
         )
+
+    def _is_storage(self, op: StepOperation, group: Group) -> bool:
+        """Whether a drive is at an end of the copy: its own rate is slower than what a framework loses on the link."""
+        ends = (tier for end in (op.source, op.target) for tier, _ in self.demands.routes.shares(end, group.device, op.layer))
+        return any(self.machine.tiers[tier].kind in STORAGE_KINDS for tier in ends)
 
     def _compute(self, op: StepOperation, group: Group, common: dict[str, object]) -> Operation:
         key = (group.device, id(op.kernels), op.dispatch_s)

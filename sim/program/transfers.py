@@ -16,7 +16,7 @@ _UPDATE_TRAFFIC = {
     TensorClass.OPTIMIZER_STATES: 16.0, TensorClass.MASTER_WEIGHTS: 8.0, TensorClass.GRADIENTS: 4.0,
 }  # fmt: skip
 #: tiers that a drive or module controller moves blocks of
-_STORAGE_KINDS = frozenset({"nvme", "pmem"})
+STORAGE_KINDS = frozenset({"nvme", "pmem"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Routes:
             for b, share_b in target:
                 if a == b:
                     continue
-                drive = next((tier for tier in (a, b) if self.machine.tiers[tier].kind in _STORAGE_KINDS), a)
+                drive = next((tier for tier in (a, b) if self.machine.tiers[tier].kind in STORAGE_KINDS), a)
                 initiator = self.machine.tiers[drive].device or device
                 parts.append((self.machine.route(a, b, initiator=initiator), share_a * share_b))
         return _combined(parts)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
 from sim.units import Doc, Fraction
+from sim.workload.formats import CacheFormat, WeightFormat
 from sim.workload.shape import ModelShape
 
 
@@ -21,17 +22,18 @@ class Inference:
     output_length: Annotated[int, Ge(1), Doc("tokens generated per sequence")] = 128
     batch_size: Annotated[int, Gt(0), Doc("sequences decoded together (per block of `num_batches`)")] = 1
     num_batches: Annotated[int, Gt(0), Doc("batches per weight pass (FlexGen's zig-zag block)")] = 1
-    weights: Annotated[
-        Literal["fp32", "fp16", "bf16", "fp8", "int8", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "nf4", "mxfp4", "nvfp4"],
-        Doc("storage format of the weights"),
-    ] = "bf16"
-    kv_cache: Annotated[Literal["fp16", "bf16", "fp8", "int8", "int4"], Doc("storage format of the KV cache")] = "fp16"
+    weights: Annotated[WeightFormat, Doc("storage format of the weights")] = "bf16"
+    kv_cache: Annotated[CacheFormat, Doc("storage format of the KV cache")] = "fp16"
     framework: Annotated[str, Doc("profile: per-layer overheads, streaming, overlap")] = "auto"
+    is_prefetched: Annotated[
+        bool | None, Doc("fetch weights of coming layers beside the compute; default as the framework does")
+    ] = None
     tensor_parallel: Annotated[int, Ge(1), Doc("GPUs that split each layer")] = 1
     pipeline_parallel: Annotated[int, Ge(1), Doc("GPUs that split the layers")] = 1
     gpu_layers: Annotated[
         int | None, Ge(0), Doc("layers computed on the GPU, the rest on the CPU (llama.cpp); default all")
     ] = None
     reused_tokens: Annotated[int, Ge(0), Doc("prompt tokens whose KV is fetched from the KV tier instead of computed")] = 0
+    reuse_tier: Annotated[str, Doc("tier that keeps the KV of the reused tokens; default where the KV cache lives")] = ""
     is_managed: Annotated[bool, Doc("weights in managed (unified virtual) memory: pages migrate on fault")] = False
     memory_utilisation: Annotated[Fraction, Gt(0), Le(1), Doc("share of GPU memory that the framework may use")] = 1.0

@@ -103,8 +103,69 @@ def test_attention_on_the_cpu_leaves_the_cache_where_it_is():
     decode = [operation for operation in step.operations if operation.phase == "decode"]
     assert not any(operation.name == "fetch KV" for operation in decode)
     attention = [operation for operation in decode if operation.name == "attention"]
-    # the fp16 cache read, written as fp32 and read again: five bytes per byte
-    assert sum(op.num_elements * op.bytes_per_element for op in attention) == pytest.approx(5 * 513 * 512 * 1024)
+    # the fp16 cache read, written as fp32, copied to be contiguous and read again: nine bytes per byte
+    assert sum(op.num_elements * op.bytes_per_element for op in attention) == pytest.approx(9 * 513 * 512 * 1024)
+
+
+def test_attention_on_the_cpu_reads_a_cache_on_a_drive_first():
+    step = generate(Inference(model=LLAMA, output_length=2, framework="flexgen"), {TensorClass.KV_CACHE: "storage"})
+    reads = [operation for operation in step.operations if operation.name == "read KV"]
+    assert {(operation.kind, operation.source, operation.target) for operation in reads} == {(Kind.IO, "home:kv_cache", "dram")}
+    assert sum(operation.size_bytes for operation in reads) == pytest.approx(512 * 512 * 1024)
+    attention = [operation for operation in step.operations if operation.name == "attention"]
+    assert [read.id in operation.after for read, operation in zip(reads, attention, strict=True)] == [True] * LLAMA.layers
+
+
+@pytest.mark.parametrize(("kv_cache", "is_on_cpu"), [("fp16", True), ("int4", False)])
+def test_a_compressed_cache_is_attended_on_the_gpu(kv_cache, is_on_cpu):
+    inference = Inference(model=LLAMA, output_length=2, framework="flexgen", kv_cache=kv_cache)
+    step = generate(inference, {TensorClass.KV_CACHE: "host"})
+    assert any(operation.name == "attention" for operation in step.operations) == is_on_cpu
+    kernels = [kernel for op in step.operations if op.phase == "decode" for kernel in op.kernels]
+    unpacked = sum(kernel.read_bytes for kernel in kernels if kernel.name == "dequantise")
+    elements = 513 * 512 * 1024 / 2  # of an fp16 cache
+    assert unpacked == pytest.approx(0.0 if is_on_cpu else 17 * elements)
+
+
+@pytest.mark.parametrize(("framework", "weights", "dtype"), [("auto", "mxfp4", "fp4"), ("llama.cpp", "mxfp4", "fp16")])
+def test_ggml_multiplies_no_number_format_of_the_gpu_directly(framework, weights, dtype):
+    step = generate(Inference(model=builtin("gpt-oss-20b"), framework=framework, weights=weights, output_length=1), {})
+    assert {kernel.dtype for op in step.operations for kernel in op.kernels if kernel.kind == "gemm"} == {dtype}
+
+
+@pytest.mark.parametrize(("prompt", "passes"), [(512, 1), (513, 2)])
+def test_llama_cpp_reads_the_weights_once_per_512_tokens_of_a_prompt(prompt, passes):
+    step = generate(Inference(model=LLAMA, framework="llama.cpp", prompt_length=prompt, output_length=1), {})
+    gemms = [kernel for op in step.operations for kernel in op.kernels if kernel.kind == "gemm"]
+    weights = parameters(LLAMA)
+    read = sum(kernel.read_bytes * kernel.count for kernel in gemms)
+    assert read == pytest.approx(passes * 2.0 * (weights.total - weights.embedding - weights.head - weights.final_norm))
+    once = generate(Inference(model=LLAMA, prompt_length=prompt, output_length=1), {})
+    flops = sum(kernel.flops * kernel.count for op in once.operations for kernel in op.kernels if kernel.kind == "gemm")
+    assert sum(kernel.flops * kernel.count for kernel in gemms) == pytest.approx(flops)
+
+
+def test_chunks_of_a_prompt_overlap_between_stages():
+    inference = Inference(model=LLAMA, framework="llama.cpp", prompt_length=1024, output_length=1, pipeline_parallel=2)
+    sends = [op for op in generate(inference, {}).operations if op.collective == "point_to_point"]
+    assert [op.size_bytes for op in sends] == [2.0 * 512 * LLAMA.hidden] * 2
+    first = [op for op in generate(inference, {}).operations if op.id == f"s0.compute.{LLAMA.layers // 2}"]
+    assert first[0].after == ()  # the second chunk starts when the first stage is free, not when the first chunk is done
+
+
+@pytest.mark.parametrize(("ranks", "join_s"), [(1, 0.0), (2, 0.28e-3), (6, 0.84e-3)])
+def test_the_host_joins_rows_that_llama_cpp_splits(ranks, join_s):
+    step = generate(Inference(model=LLAMA, framework="llama.cpp", tensor_parallel=ranks, output_length=2), {})
+    decode = [op for op in step.operations if op.phase == "decode" and op.layer >= 0]
+    assert [op.fixed_s for op in decode] == pytest.approx([join_s] * LLAMA.layers)
+    assert not any(op.kind == Kind.COLLECTIVE for op in decode)
+
+
+@pytest.mark.parametrize(("is_prefetched", "waits"), [(None, False), (True, False), (False, True)])
+def test_prefetch_can_be_switched_off(is_prefetched, waits):
+    inference = Inference(model=LLAMA, output_length=1, is_prefetched=is_prefetched)
+    fetches = [op for op in generate(inference, {TensorClass.WEIGHTS: "host"}).operations if op.name == "fetch weights"]
+    assert (fetches[1].after == ("rank.compute.0",)) == waits
 
 
 def test_unknown_frameworks_are_refused_with_a_suggestion():

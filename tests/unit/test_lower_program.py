@@ -10,6 +10,8 @@ from sim.errors import InputError
 from sim.placement.plan import Entry, Placement
 from sim.program import lower
 from sim.records import TensorClass
+from sim.workload import decode
+from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
 from sim.workload.step import generate
 from sim.workload.training import Checkpointing, Parallelism, Training
@@ -135,3 +137,19 @@ def test_waits_of_joined_groups_grow_with_the_ranks_not_with_their_square():
         joins = [op for op in program.operations if op.name == "join"]
         assert len(joins) == sum(op.collective is not None for op in step.operations)
     assert counts[8] == pytest.approx(2 * counts[4], rel=0.01)
+
+
+@pytest.mark.parametrize(("tier", "share"), [("dram", 0.83), ("nvme", 1.0)])
+def test_what_a_framework_loses_on_a_link_is_not_lost_on_a_drive(tier, share):
+    machine = load_machine("epyc-9554p-2x4090")
+    placement = Placement(entries=(Entry(tensor_class=TensorClass.WEIGHTS, shares={tier: 1.0}),))
+
+    def cap(framework):
+        inference = Inference(model=SMALL, framework=framework, output_length=1)
+        step = decode.generate(inference, {TensorClass.WEIGHTS: "host" if tier == "dram" else "storage"})
+        program = lower(step, machine, placement)
+        fetch = next(op for op in program.operations if op.name == "fetch weights")
+        width = {channel.name: channel.bandwidth_per_s for channel in program.channels}
+        return min(fetch.rate_cap, *(width[name] / cost for name, cost in fetch.uses))
+
+    assert cap("deepspeed-zero-inference") == pytest.approx(share * cap("auto"))

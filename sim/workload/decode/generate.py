@@ -24,10 +24,9 @@ def generate(inference: Inference, homes: Mapping[TensorClass, str]) -> Step:
     _check(inference)
     sizes = Sizes(inference)
     lane = Lane(sizes, homes)
-    computed = inference.prompt_length - inference.reused_tokens
-    lane.token(0, "prefill", queries=float(computed), context=float(inference.prompt_length))
+    lane.prefill()
     for index in sampled_tokens(inference.output_length):
-        lane.token(index, "decode", queries=1.0, context=float(inference.prompt_length + index))
+        lane.token(index)
     ranks = inference.tensor_parallel
     return Step(
         name=f"{inference.model.name} inference",

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import ceil
 from typing import Any
 
-from sim.records import Category, Kernel, Kind, StepOperation, TensorClass
-from sim.workload.decode.sizes import BLOCK_FORMATS, Sizes
+from sim.records import Category, Kind, StepOperation, TensorClass
+from sim.workload.decode.layer import LayerKernels
+from sim.workload.decode.sizes import Sizes
 from sim.workload.frameworks.inference import inference_profile
 
 #: above this many tokens a pass computes CPU-resident layers on the GPU, copying their weights (llama.cpp, batch > 32)
 _COPY_TO_GPU_TOKENS = 32
+#: chunks of a prompt that are written one by one, so that pipeline stages overlap; more are written together
+_MAX_CHUNKS = 16
 _CATEGORY: dict[str, Category] = {
     "compute": "compute", "cpu": "compute", "h2d": "transfer", "d2h": "transfer", "collective": "collective",
-    "p2p": "collective",
+    "p2p": "collective", "storage": "storage",
 }  # fmt: skip
 
 
 class Lane:
-    """Operations of all pipeline stages; `token` appends one pass (the prefill or one decode token)."""
+    """Operations of all pipeline stages; `prefill` and `token` append passes."""
 
     def __init__(self, sizes: Sizes, homes: Mapping[TensorClass, str]) -> None:
         self.sizes, self.inference = sizes, sizes.inference
         self.profile = inference_profile(self.inference.framework)
-        self.weights_away = homes.get(TensorClass.WEIGHTS, "gpu") != "gpu"
-        self.cache_away = homes.get(TensorClass.KV_CACHE, "gpu") != "gpu"
+        self.kernels = LayerKernels(sizes, self.profile)
+        self.weights_home = homes.get(TensorClass.WEIGHTS, "gpu")
+        self.cache_home = homes.get(TensorClass.KV_CACHE, "gpu")
+        asked = self.inference.is_prefetched
+        default = self.profile.prefetch_layers
+        self.ahead = default if asked is None else max(1, default) if asked else 0
         pipeline = self.inference.pipeline_parallel
         self.stages = [f"s{stage}" for stage in range(pipeline)] if pipeline > 1 else ["rank"]
         gpu_layers = self.inference.gpu_layers
@@ -34,116 +42,150 @@ class Lane:
         self._history: list[str] = []  # compute of each layer, in order, over all passes
         self._last = ""
 
-    def token(self, index: int, phase: str, *, queries: float, context: float) -> None:
-        """One pass: `queries` tokens per sequence, attending to `context` tokens."""
-        mark = {"phase": phase, "micro_batch": index}
+    def prefill(self) -> None:
+        """The prompt, but for reused tokens, in as many passes as the framework makes of it."""
+        inference = self.inference
+        computed = inference.prompt_length - inference.reused_tokens
+        limit = self.profile.prefill_tokens
+        num_chunks = max(1, ceil(computed * self.sizes.sequences / limit)) if limit else 1
+        written = min(num_chunks, _MAX_CHUNKS, computed) if len(self.stages) > 1 else 1
+        for chunk in range(written):
+            self._last = ""  # a chunk follows the one before it stage by stage, not as a whole
+            context = inference.reused_tokens + computed * (chunk + 1) / written
+            self._pass({"phase": "prefill", "micro_batch": 0}, computed / written, context, ceil(num_chunks / written))
+        self._head(self.stages[-1], {"phase": "prefill", "micro_batch": 0})
+
+    def token(self, index: int) -> None:
+        """One decode token of every sequence."""
+        mark = {"phase": "decode", "micro_batch": index}
+        self._pass(mark, 1.0, float(self.inference.prompt_length + index), 0)
+        self._head(self.stages[-1], mark)
+
+    def _pass(self, mark: Mapping[str, Any], queries: float, context: float, num_passes: int) -> None:
         for layer in range(self.sizes.shape.layers):
             stage = self._stage(layer)
             if layer and self._stage(layer - 1) != stage:
                 self._hand_over(self._stage(layer - 1), stage, queries, mark)
-            self._layer(stage, layer, queries, context, mark)
-        self._head(self.stages[-1], mark)
+            self._layer(stage, layer, queries, context, num_passes, mark)
 
     def _stage(self, layer: int) -> str:
         return self.stages[layer * len(self.stages) // self.sizes.shape.layers]
 
-    def _layer(self, stage: str, layer: int, queries: float, context: float, mark: Mapping[str, Any]) -> None:
-        sizes, inference = self.sizes, self.inference
+    def _layer(self, stage: str, layer: int, queries: float, context: float, num_passes: int, mark: Mapping[str, Any]) -> None:
+        """One layer of one pass; `num_passes` 0 = a decode token, else that many prefill passes written as one."""
+        sizes = self.sizes
         tokens = queries * sizes.sequences
+        in_pass = tokens / max(1, num_passes)
         is_cpu = layer < self.num_cpu_layers
-        copies = is_cpu and tokens > _COPY_TO_GPU_TOKENS
-        read = sizes.layer_bytes * sizes.read_share(tokens)
-        ahead = self.profile.prefetch_layers  # 1 = double buffering (FlexGen, section 4.1); 0 = fetched when needed
-        window = (self._history[:-ahead] if ahead else self._history)[-1:]
+        is_copied = is_cpu and in_pass > _COPY_TO_GPU_TOKENS
+        read = sizes.layer_bytes * sizes.read_share(in_pass)
+        window = (self._history[: -self.ahead] if self.ahead else self._history)[-1:]
+        is_serial = self.profile.is_decode_serial and not num_passes and self.weights_home == "host"
+        if is_serial:
+            window = self._history[-1:]
         waits = [self._last]
-        if self.weights_away or copies:
-            source = "dram" if copies else "home:weights"
-            waits.append(
-                self._move(stage, "h2d", "fetch weights", read, source, "gpu", window, layer, mark, TensorClass.WEIGHTS)
-            )
-        earlier = context - queries  # tokens per sequence whose keys and values lie at their home
-        attends_on_cpu = self.cache_away and not is_cpu and queries == 1 and self.profile.is_cpu_attention
-        if attends_on_cpu:
-            waits.append(self._attend_on_cpu(stage, layer, context, mark))
-        elif self.cache_away and earlier and not is_cpu:
-            size = sizes.sequences * earlier * sizes.kv_bytes_per_token
-            waits.append(
-                self._move(
-                    stage, "h2d", "fetch KV", size, "home:kv_cache", "gpu", window, layer, mark, TensorClass.KV_CACHE
-                )
-            )  # fmt: skip
-        if is_cpu and not copies:
+        if is_copied or (self.weights_home != "gpu" and not is_cpu):
+            source = "dram" if is_copied else "home:weights"
+            size = read * max(1, num_passes)
+            kind = TensorClass.WEIGHTS
+            waits.append(self._move(stage, "h2d", "fetch weights", size, source, "gpu", window, layer, mark, kind))
+            if is_serial:
+                self._last = waits[-1]
+        attended, on_cpu = self._attend(stage, layer, context, queries, is_cpu, window, mark)
+        waits += attended
+        if is_cpu and not is_copied:
             cache = sizes.sequences * context * sizes.kv_bytes_per_token
             done = self._add(
                 stage, "cpu", Kind.HOST_UPDATE, f"layer {layer}", waits, num_elements=read + cache, bytes_per_element=1.0,
                 layer=layer, **mark,
             )  # fmt: skip
         else:
-            kernels = self._kernels(read, queries, 0.0 if attends_on_cpu else context)
-            done = self._add(stage, "compute", Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer, **mark)
+            kernels = (
+                self.kernels.prefill(read, num_passes, queries, context)
+                if num_passes
+                else self.kernels.decode(read, 0.0 if on_cpu else context)
+            )
+            done = self._add(
+                stage, "compute", Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer,
+                dispatch_s=0.0 if num_passes else self.profile.dispatch_layer_s, fixed_s=self._split_s() * max(1, num_passes),
+                **mark,
+            )  # fmt: skip
         self._history.append(done)
         self._last = done
-        if inference.tensor_parallel > 1:
-            size = 2.0 * tokens * sizes.shape.hidden
-            for half in ("attention", "feed-forward"):
-                self._last = self._add(
-                    stage, "collective", Kind.COLLECTIVE, f"all-reduce {half}", [self._last], collective="all_reduce",
-                    group="tensor", size_bytes=size, layer=layer, **mark,
-                )  # fmt: skip
-        if self.cache_away and not is_cpu:
+        self._join(stage, layer, tokens, bool(num_passes), mark)
+        if self.cache_home != "gpu" and not is_cpu:
             size = tokens * sizes.kv_bytes_per_token
             self._move(stage, "d2h", "store KV", size, "gpu", "home:kv_cache", [done], layer, mark, TensorClass.KV_CACHE)
 
-    def _attend_on_cpu(self, stage: str, layer: int, context: float, mark: Mapping[str, Any]) -> str:
-        """Queries to the host, attention over the cache there, values back: the cache itself does not move."""
+    def _attend(
+        self, stage: str, layer: int, context: float, queries: float, is_cpu: bool, window: list[str], mark: Mapping[str, Any]
+    ) -> tuple[list[str], bool]:
+        """What attention waits for beside the weights, and whether it runs on the CPU."""
         sizes = self.sizes
+        earlier = context - queries  # tokens per sequence whose keys and values lie at their home
+        size = sizes.sequences * earlier * sizes.kv_bytes_per_token
+        if is_cpu or not earlier:
+            return [], False
+        if self.cache_home == "gpu":
+            reused = self.inference.reuse_tier if mark["phase"] == "prefill" else ""
+            if not reused or earlier > self.inference.reused_tokens:  # later chunks find the first one's copy
+                return [], False
+            return [self._move(stage, "h2d", "fetch KV", size, reused, "gpu", window, layer, mark, TensorClass.KV_CACHE)], False
+        if queries > 1 or not self.profile.is_cpu_attention or self.inference.kv_cache not in ("fp16", "bf16"):
+            kind = TensorClass.KV_CACHE
+            return [self._move(stage, "h2d", "fetch KV", size, "home:kv_cache", "gpu", window, layer, mark, kind)], False
+        staged = []
+        if self.cache_home == "storage":
+            staged = [
+                self._add(
+                    stage, "storage", Kind.IO, "read KV", window, size_bytes=size, source="home:kv_cache", target="dram",
+                    tensor_class=TensorClass.KV_CACHE, layer=layer, **mark,
+                )
+            ]  # fmt: skip
+        return [self._attend_on_cpu(stage, layer, context, staged, mark)], True
+
+    def _attend_on_cpu(self, stage: str, layer: int, context: float, staged: list[str], mark: Mapping[str, Any]) -> str:
+        """Queries to the host, attention over the cache there, values back: the cache itself does not move."""
+        sizes, kind = self.sizes, TensorClass.ACTIVATIONS
         size = 2.0 * sizes.sequences * sizes.shape.hidden
-        sent = self._move(stage, "d2h", "queries", size, "gpu", "dram", [self._last], layer, mark, TensorClass.ACTIVATIONS)
-        read = sizes.sequences * context * sizes.kv_bytes_per_token
+        sent = self._move(stage, "d2h", "queries", size, "gpu", "dram", [self._last], layer, mark, kind)
         done = self._add(
-            stage, "cpu", Kind.HOST_UPDATE, "attention", [sent], num_elements=read,
-            bytes_per_element=self.profile.cpu_attention_traffic,
-            tensor_class=TensorClass.KV_CACHE, layer=layer, **mark,
+            stage, "cpu", Kind.HOST_UPDATE, "attention", [sent, *staged],
+            num_elements=sizes.sequences * context * sizes.kv_bytes_per_token,
+            bytes_per_element=self.profile.cpu_attention_traffic, tensor_class=TensorClass.KV_CACHE, layer=layer, **mark,
         )  # fmt: skip
-        return self._move(stage, "h2d", "values", size, "dram", "gpu", [done], layer, mark, TensorClass.ACTIVATIONS)
+        return self._move(stage, "h2d", "values", size, "dram", "gpu", [done], layer, mark, kind)
 
-    def _kernels(self, read_bytes: float, queries: float, context: float) -> tuple[Kernel, ...]:
-        """One layer: a decode is one stream of weights and cache; a prefill is its GEMMs and its attention."""
-        sizes, sequences = self.sizes, self.sizes.sequences
-        tokens, hidden = queries * sequences, sizes.shape.hidden
-        linear_flops, weights = tokens * sizes.layer_flops_per_token, read_bytes * self.inference.num_batches
-        cache = sequences * context * sizes.kv_bytes_per_token
-        out = 2.0 * tokens * hidden
-        if queries == 1:
-            flops = linear_flops + sequences * sizes.attention_flops(1.0, context)
-            return (
-                Kernel(
-                    kind="gemv", flops=flops, read_bytes=weights + cache, write_bytes=out, dtype=self._dtype(), name="layer"
-                ),
+    def _split_s(self) -> float:
+        """Seconds per layer and pass in which the host joins the parts of a layer that GPUs split by rows."""
+        ranks = self.inference.tensor_parallel
+        return ranks * self.profile.split_layer_s if ranks > 1 else 0.0
+
+    def _join(self, stage: str, layer: int, tokens: float, is_prefill: bool, mark: Mapping[str, Any]) -> None:
+        """Join the parts of a layer that several GPUs computed."""
+        ranks = self.inference.tensor_parallel
+        if ranks == 1:
+            return
+        if self.profile.split_layer_s:
+            if is_prefill:  # a decode token's few bytes are in the host's time
+                self._copies(stage, layer, tokens, mark)
+            return
+        size = 2.0 * tokens * self.sizes.shape.hidden
+        for half in ("attention", "feed-forward"):
+            self._last = self._add(
+                stage, "collective", Kind.COLLECTIVE, f"all-reduce {half}", [self._last], collective="all_reduce",
+                group="tensor", size_bytes=size, layer=layer, **mark,
             )  # fmt: skip
-        width = max(1, round(sizes.layer_flops_per_token / (2.0 * hidden)))
-        attended = context - queries / 2  # causal: the mean over the rows of a prompt
-        return (
-            Kernel(
-                kind="gemm", flops=linear_flops, read_bytes=weights, write_bytes=2 * out, m=round(tokens), n=width, k=hidden,
-                dtype=self._dtype(), variant=self._variant(), name="linear",
-            ),
-            Kernel(
-                kind="attention", flops=sequences * sizes.attention_flops(queries, attended), read_bytes=cache, write_bytes=out,
-                sequence_length=round(context), name="attention",
-            ),
-        )  # fmt: skip
 
-    def _variant(self) -> str:
-        """Kernel family of the prefill: block formats have their own."""
-        variant = self.profile.gemm_variant
-        return f"{variant}-block" if variant and self.inference.weights in BLOCK_FORMATS else variant
-
-    def _dtype(self) -> Any:
-        """Arithmetic follows the storage only for formats with native units; block formats are dequantised to 16 bits."""
-        return {"fp8": "fp8", "int8": "int8", "nvfp4": "fp4", "mxfp4": "fp4", "fp32": "fp32"}.get(
-            self.inference.weights, "fp16"
-        )
+    def _copies(self, stage: str, layer: int, tokens: float, mark: Mapping[str, Any]) -> None:
+        """Split by rows: the first GPU sends the fp32 input of every matrix to each other one and gets its rows back."""
+        inputs, outputs = self.sizes.matrix_widths
+        others = self.inference.tensor_parallel - 1
+        for name, width, calls in (("send inputs", inputs, others), ("collect rows", outputs, others / (others + 1))):
+            self._last = self._add(
+                stage, "collective", Kind.COLLECTIVE, name, [self._last], collective="broadcast", group="tensor",
+                size_bytes=4.0 * tokens * width, num_calls=calls, layer=layer, **mark,
+            )  # fmt: skip
 
     def _head(self, stage: str, mark: Mapping[str, Any]) -> None:
         sizes = self.sizes
@@ -153,11 +195,7 @@ class Lane:
                 **mark,
             )  # fmt: skip
             return
-        kernel = Kernel(
-            kind="gemv", flops=sizes.sequences * sizes.head_flops_per_token, read_bytes=sizes.head_bytes,
-            write_bytes=4.0 * sizes.sequences * sizes.shape.vocabulary, dtype=self._dtype(), name="logits",
-        )  # fmt: skip
-        self._last = self._add(stage, "compute", Kind.COMPUTE, "logits", [self._last], kernels=(kernel,), **mark)
+        self._last = self._add(stage, "compute", Kind.COMPUTE, "logits", [self._last], kernels=(self.kernels.head(),), **mark)
 
     def _hand_over(self, source: str, target: str, queries: float, mark: Mapping[str, Any]) -> None:
         """Send the hidden states to the next stage; the receiver's compute waits for the send."""
@@ -171,7 +209,7 @@ class Lane:
         self, stage: str, role: str, name: str, size: float, source: str, target: str, after: Iterable[str], layer: int,
         mark: Mapping[str, Any], tensor_class: TensorClass,
     ) -> str:  # fmt: skip
-        is_pinned = self.profile.is_pinned if tensor_class == TensorClass.WEIGHTS else self.profile.is_cache_pinned
+        is_pinned = self.profile.is_cache_pinned if role == "d2h" else self.profile.is_pinned
         return self._add(
             stage, role, Kind.TRANSFER, name, after, size_bytes=size, source=source, target=target, layer=layer,
             tensor_class=tensor_class, rate_share=self.profile.copy_share, is_direct=self.profile.is_direct_storage,

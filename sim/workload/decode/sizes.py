@@ -6,21 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sim.workload import shapes
+from sim.workload.formats import KV_BYTES, WEIGHT_BYTES
 from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
-
-#: bytes per weight, scales included. llama.cpp block formats: ggml-common.h block structs (q4_0: 18 B per 32 weights,
-#: q8_0: 34 B per 32, q6_k: 210 B per 256); the *_k_m mixtures: llama.cpp quantize README (bits per weight of a 7B model);
-#: nf4: 4 bit + fp32 scale per 64 weights, double quantised (QLoRA, arXiv 2305.14314, section 3);
-#: mxfp4: OCP MX specification 1.0 (8-bit scale per 32); nvfp4: 8-bit scale per 16.
-WEIGHT_BYTES = {
-    "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q6_k": 210 / 256, "q5_k_m": 5.69 / 8,
-    "q4_k_m": 4.85 / 8, "q4_0": 18 / 32, "nf4": 4.127 / 8, "mxfp4": 4.25 / 8, "nvfp4": 4.5 / 8,
-}  # fmt: skip
-#: formats that store scales per block and are dequantised before they are multiplied
-BLOCK_FORMATS = frozenset({"q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "mxfp4"})
-#: bytes per element of the KV cache
-KV_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 
 
 @dataclass(frozen=True)
@@ -77,6 +65,15 @@ class Sizes:
         """Matrix FLOPs of an average layer per token on one rank, experts that the token visits only."""
         active = self.count.active - self.count.embedding - (self.count.head or 0) - self.count.final_norm
         return 2.0 * active / self.shape.layers / self.inference.tensor_parallel
+
+    @property
+    def matrix_widths(self) -> tuple[float, float]:
+        """Elements per token that all matrices of a layer read as inputs, and write as outputs (dense layer)."""
+        shape = self.shape
+        keys = 2.0 * shapes.kv_heads(shape) * shapes.head_dim(shape)
+        ups = 2.0 if shape.mlp == "swiglu" else 1.0
+        queries = shapes.query_width(shape)
+        return (3 + ups) * shape.hidden + queries + shape.ffn, queries + keys + 2.0 * shape.hidden + ups * shape.ffn
 
     @property
     def head_flops_per_token(self) -> float:

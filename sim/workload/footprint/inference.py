@@ -7,16 +7,11 @@ from collections.abc import Mapping
 from sim.records import TensorClass
 from sim.workload.footprint.counts import is_moe_layer
 from sim.workload.footprint.ledger import INFERENCE_MOMENTS, Footprint, Term
+from sim.workload.formats import KV_BYTES, WEIGHT_BYTES
 from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import head_dim, kv_heads, parameters, query_width
 
-#: bytes per weight with scales: llama.cpp block formats (ggml-quants.h), NF4 and MX/NV FP4 (scale per 16 or 32)
-WEIGHT_BYTES = {
-    "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q6_k": 210 / 256, "q5_k_m": 0.711,
-    "q4_k_m": 0.606, "q4_0": 18 / 32, "nf4": 0.516, "mxfp4": 17 / 32, "nvfp4": 9 / 16,
-}  # fmt: skip
-KV_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 CONTEXT_BYTES = 0.5e9
 PASSES = INFERENCE_MOMENTS[1:]
 HOST_BYTES = 3.0 * 2.0**30  # interpreter, runtime and libraries of one process

@@ -10,17 +10,24 @@ from sim.errors import Fault, InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceProfile:
-    """What one framework does. Shares are of what the part or the link can do alone."""
+    """What one framework does. Shares are of what the part or the link can do alone; traffic is per byte or element."""
 
     name: str
     source: str
     gemm_variant: str = ""  # kernel family of the prefill's GEMMs, see sim.laws.kernels; "" = the vendor's library
+    is_native: bool = True  # formats that the GPU has units for are multiplied in them, not dequantised to 16 bits
+    prefill_tokens: int = 0  # tokens of a prompt per pass over the weights; 0 = all
+    dispatch_layer_s: float = 0.0  # the CPU needs this long to launch a layer's kernels of a decode
+    split_layer_s: float = 0.0  # per layer and GPU, where the host joins the parts of a layer instead of a collective
     copy_share: float = 1.0  # of a copy's own rate that streamed weights and caches reach
     prefetch_layers: int = 1  # layers fetched ahead of the one that computes
-    is_pinned: bool = True  # streamed weights lie in page-locked memory
-    is_cache_pinned: bool = True  # and so do the cache and the hidden states
-    is_cpu_attention: bool = False  # decode attention over a cache in host memory runs on the CPU
-    cpu_attention_traffic: float = 1.0  # bytes moved per byte of cache by that attention
+    is_pinned: bool = True  # what is fetched lies in page-locked memory
+    is_cache_pinned: bool = True  # and so does the memory that the cache and the hidden states are stored to
+    is_cpu_attention: bool = False  # decode attention over a 16-bit cache in host memory runs on the CPU
+    cpu_attention_traffic: float = 1.0  # host bytes moved per byte of cache by that attention
+    is_decode_serial: bool = False  # copies from host memory during a decode do not run beside the compute
+    attention_traffic: float = 1.0  # GPU bytes moved per byte of cache by decode attention on the GPU
+    dequantise_traffic: float = 0.0  # GPU bytes moved per element to turn 4-bit storage into 16 bits ahead of the kernels
     is_direct_storage: bool = False  # storage to GPU memory without a bounce through host memory
 
 
@@ -31,7 +38,15 @@ INFERENCE_PROFILES = {
     profile.name: profile
     for profile in (
         InferenceProfile(name="auto", source="generic: vendor kernels, one layer fetched ahead"),
-        InferenceProfile(name="llama.cpp", source="llama.cpp, CUDA and Metal back ends", gemm_variant="ggml"),
+        InferenceProfile(
+            name="llama.cpp",
+            source="llama.cpp, CUDA and Metal back ends: no number format of the GPU is used directly, prompts in passes of "
+            "512 tokens (n_ubatch); a layer split by rows (tensor_parallel) is joined by the host: fit over 24 rows of 2 to 6 "
+            "GPUs, GPU-Benchmarks-on-LLM-Inference at 00dd2bd",
+            gemm_variant="ggml", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
+        ),
+        InferenceProfile(name="vllm", source="vLLM: prompts in chunks of 8192 tokens (max_num_batched_tokens), CUDA graphs",
+                         prefill_tokens=8192),
         InferenceProfile(name="deepspeed-zero-inference", source=f"ZeRO-Inference; {_DEEPSPEED}", copy_share=0.83),
         InferenceProfile(
             name="deepspeed-zero-inference-gds", source=f"ZeRO-Inference with GPUDirect Storage; {_DEEPSPEED}", copy_share=0.83,
@@ -39,9 +54,13 @@ INFERENCE_PROFILES = {
         ),
         InferenceProfile(
             name="flexgen",
-            source="FlexGen (arXiv 2303.06865): block schedule; CPU attention reads the fp16 cache, writes it as fp32 and "
-            "reads that (1 + 2 + 2 bytes per byte); its cost model has 0.97 GB/s to host for the cache: pageable",
-            is_cpu_attention=True, cpu_attention_traffic=5.0, is_cache_pinned=False,
+            source="FlexGen (arXiv 2303.06865) and its cost model (experimental/cost_model.py at 004ffef): block schedule; "
+            "attention on the CPU at 12.3 GB of cache per second of a host of 110 GB/s (fp16 turned into fp32 and copied to "
+            "be contiguous: nine bytes per byte), on the GPU at 79 GB/s of a T4's 256; cache to host at 0.97 GB/s: pageable; "
+            "copies of a decode are added to its compute; 4-bit groups are unpacked, converted, scaled and shifted by "
+            "PyTorch kernels of their own (17 bytes per element, counted in compression.py)",
+            is_cpu_attention=True, cpu_attention_traffic=9.0, is_cache_pinned=False, is_decode_serial=True,
+            attention_traffic=3.2, dequantise_traffic=17.0,
         ),
         InferenceProfile(
             name="accelerate", source="Hugging Face Accelerate, device_map offload: no prefetch, pageable weights",

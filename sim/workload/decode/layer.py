@@ -1,0 +1,74 @@
+"""Kernels of one layer: a decode is one stream of weights and cache; a prefill is its GEMMs and its attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim.records import Kernel
+from sim.workload.decode.sizes import Sizes
+from sim.workload.formats import BLOCK_FORMATS, KV_BYTES, NATIVE, WEIGHT_BYTES
+from sim.workload.frameworks.inference import InferenceProfile
+
+
+class LayerKernels:
+    """What one layer, or the head, computes on one GPU under one framework profile."""
+
+    def __init__(self, sizes: Sizes, profile: InferenceProfile) -> None:
+        self.sizes, self.profile, self.inference = sizes, profile, sizes.inference
+        self.dtype: Any = NATIVE.get(self.inference.weights, "fp16") if profile.is_native else "fp16"
+        self.variant = profile.gemm_variant
+        if self.variant and self.inference.weights in BLOCK_FORMATS:
+            self.variant += "-block"
+
+    def decode(self, read_bytes: float, context: float) -> tuple[Kernel, ...]:
+        """One token of every sequence over `context` tokens of cache (0 = attended elsewhere)."""
+        sizes, sequences = self.sizes, self.sizes.sequences
+        cache, unpacked = self._cache(context)
+        kernel = Kernel(
+            kind="gemv", flops=sequences * (sizes.layer_flops_per_token + sizes.attention_flops(1.0, context)),
+            read_bytes=read_bytes * self.inference.num_batches + cache, write_bytes=2.0 * sequences * sizes.shape.hidden,
+            dtype=self.dtype, name="layer",
+        )  # fmt: skip
+        return (kernel, *self._dequantise(read_bytes, unpacked))
+
+    def prefill(self, read_bytes: float, num_passes: int, queries: float, context: float) -> tuple[Kernel, ...]:
+        """`queries` tokens of every sequence, the last of `context`, in `num_passes` passes over the weights."""
+        sizes, sequences = self.sizes, self.sizes.sequences
+        tokens, hidden = queries * sequences, sizes.shape.hidden
+        out = 2.0 * tokens * hidden
+        gemm = Kernel(
+            kind="gemm", flops=tokens * sizes.layer_flops_per_token / num_passes,
+            read_bytes=read_bytes * self.inference.num_batches, write_bytes=2 * out / num_passes, m=round(tokens / num_passes),
+            n=max(1, round(sizes.layer_flops_per_token / (2.0 * hidden))), k=hidden, dtype=self.dtype, variant=self.variant,
+            count=num_passes, name="linear",
+        )  # fmt: skip
+        attended = context - queries / 2  # causal: the mean over the rows of a prompt
+        attention = Kernel(
+            kind="attention", flops=sequences * sizes.attention_flops(queries, attended),
+            read_bytes=sequences * context * sizes.kv_bytes_per_token, write_bytes=out, sequence_length=round(context),
+            name="attention",
+        )  # fmt: skip
+        return (gemm, attention, *self._dequantise(read_bytes, 0.0))
+
+    def head(self) -> Kernel:
+        """Logits of one token of every sequence."""
+        sizes = self.sizes
+        return Kernel(
+            kind="gemv", flops=sizes.sequences * sizes.head_flops_per_token, read_bytes=sizes.head_bytes,
+            write_bytes=4.0 * sizes.sequences * sizes.shape.vocabulary, dtype=self.dtype, name="logits",
+        )  # fmt: skip
+
+    def _cache(self, context: float) -> tuple[float, float]:
+        """Bytes that attention moves, and elements unpacked ahead of it."""
+        size = self.sizes.sequences * context * self.sizes.kv_bytes_per_token
+        if self.profile.dequantise_traffic and self.inference.kv_cache == "int4":
+            elements = size / KV_BYTES["int4"]
+            return 2.0 * elements * self.profile.attention_traffic, elements
+        return size * self.profile.attention_traffic, 0.0
+
+    def _dequantise(self, read_bytes: float, cache_elements: float) -> tuple[Kernel, ...]:
+        traffic, stored = self.profile.dequantise_traffic, WEIGHT_BYTES[self.inference.weights]
+        elements = cache_elements + (read_bytes / stored if stored < 1.0 else 0.0)
+        if not traffic or not elements:
+            return ()
+        return (Kernel(kind="elementwise", read_bytes=traffic * elements, name="dequantise"),)
