@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _MAX_CHANNELS = 12
 _WIDTH = 100
+#: no table is wider
+_WIDEST = 400
 _MAX_PLACES = 6
 
 
@@ -25,6 +27,15 @@ def console() -> Console:
     """Standard output; 100 columns when it is not a terminal, so that a log reads like a screen."""
     width = None if sys.stdout.isatty() else _WIDTH
     return Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
+
+
+def fitting_console(table: Table) -> Console | None:
+    """Standard output, wide enough for the whole table where it is not a terminal; None where the terminal is too narrow."""
+    out = console()
+    needed = Console(width=_WIDEST).measure(table).maximum
+    if needed <= out.width:
+        return out
+    return None if out.is_terminal else Console(file=sys.stdout, width=needed, highlight=False, soft_wrap=False)
 
 
 def plain_table(*columns: str, title: str = "", numbers: bool = True) -> Table:

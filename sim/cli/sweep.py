@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sim.study.study import Study, Tally
 
 _MAX_ROWS = 60
+#: columns of peaks, shown where points differ: title -> kinds of tiers
+_PEAKS = {"GPU peak": (".hbm", ".gddr"), "host peak": (".dram", ".lpddr")}
 
 
 def run_sweep(
@@ -95,32 +97,40 @@ def _claim(study: Study, *, is_json: bool) -> dict[str, Any]:
 
 
 def _print_table(study: Study, tally: Tally) -> None:
-    from sim.cli.printing import console
+    from sim.cli.printing import console, fitting_console
 
-    out = console()
-    out.print(points_table(study.file.name, list(islice(study.points(), _MAX_ROWS))))
+    points = list(islice(study.points(), _MAX_ROWS))
+    out = fitting_console(points_table(study.file.name, points))
+    has_room = out is not None
+    out = out or console()
+    out.print(points_table(study.file.name, points, has_peaks=has_room))
     if tally.num_points > _MAX_ROWS:
         out.print(f"and {tally.num_points - _MAX_ROWS} more points: see points.csv")
 
 
-def points_table(title: str, points: list[dict[str, Any]]) -> Table:
-    """Points as one table: parameters by their short names, verdict, time, throughput, penalty, what binds."""
+def points_table(title: str, points: list[dict[str, Any]], *, has_peaks: bool = True) -> Table:
+    """Points as one table: parameters by their short names, peaks that differ, verdict, times, penalty, what binds."""
     from rich.table import Table
     from rich.text import Text
 
     from sim.study.names import short_names
-    from sim.units import format_rate, format_seconds
+    from sim.units import format_bytes, format_rate, format_seconds
 
     keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
     short = short_names(keys)
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", padding=(0, 2, 0, 0))
     for key in keys:
         table.add_column(short[key], justify="right", header_style="dim", overflow="fold", no_wrap=len(keys) <= 3)
+    peaks = {title: [_peak(point, kinds) for point in points] for title, kinds in _PEAKS.items() if has_peaks}
+    peaks = {title: values for title, values in peaks.items() if max(values) > 1.01 * min(values)}
+    for title in peaks:
+        table.add_column(title, justify="right", header_style="dim", no_wrap=True)
     is_answer = any("time_per_output_token_s" in point for point in points)
     for name in ("verdict", "per token" if is_answer else "step time", "tokens/s", "penalty", "binds"):
         table.add_column(name, justify="left" if name in ("verdict", "binds") else "right", header_style="dim", no_wrap=True)
-    for point in points:
+    for index, point in enumerate(points):
         cells = [str(point["parameters"].get(key, "")) for key in keys]
+        cells += [format_bytes(values[index]) if values[index] else "" for values in peaks.values()]
         if not point.get("fits"):
             table.add_row(*cells, Text(str(point["status"]).replace("_", " "), style="red"), "", "", "", shortage(point))
             continue
@@ -137,15 +147,21 @@ def points_table(title: str, points: list[dict[str, Any]]) -> Table:
     return table
 
 
+def _peak(point: Mapping[str, Any], suffixes: tuple[str, ...]) -> float:
+    """Largest peak of the point's tiers of these kinds, bytes; 0 without any."""
+    tiers = point.get("tiers") or {}
+    return max((tier["peak_bytes"] for name, tier in tiers.items() if name.endswith(suffixes)), default=0.0)
+
+
 def shortage(point: Mapping[str, Any]) -> str:
-    """The tier that lacks most, as "gpu0.hbm: 51.1 of 32 GiB"; "" for a point that was not planned."""
+    """The tier that lacks most, as "gpu0.hbm 51.1 GiB > 32 GiB"; "" for a point that was not planned."""
     from sim.units import format_bytes
 
     tiers = {name: tier for name, tier in (point.get("tiers") or {}).items() if tier["verdict"] == "does_not_fit"}
     if not tiers:
         return ""
     name = max(tiers, key=lambda tier: tiers[tier]["peak_bytes"] / tiers[tier]["capacity_bytes"])
-    return f"{name}: {format_bytes(tiers[name]['peak_bytes'])} of {format_bytes(tiers[name]['capacity_bytes'])}"
+    return f"{name} {format_bytes(tiers[name]['peak_bytes'])} > {format_bytes(tiers[name]['capacity_bytes'])}"
 
 
 def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[str]:

@@ -27,6 +27,7 @@ from sim.scenario import Job, Options, Scenario
 from sim.topology.machine import Machine
 from sim.units import parse
 from sim.workload import frameworks
+from sim.workload.consistency import faults_of
 from sim.workload.training import Training
 
 #: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
@@ -355,8 +356,22 @@ def _machine_faults(machine: Machine, jobs: tuple[Job, ...], document: Document)
                 except InputError as error:
                     faults += [document.fault((*here, tier), fault.what, fault.remedy) for fault in error.faults]
         if isinstance(job.workload, Training):
+            for key, tier in _named_tiers(job.workload):
+                try:
+                    machine.resolve(tier, gpus[0])
+                except InputError as error:
+                    here = (*path, "workload", "training", *key)
+                    faults += [document.fault(here, fault.what, fault.remedy) for fault in error.faults]
             faults += _training_faults(job, len(gpus) * machine.num_nodes, document, path)
     return list(dict.fromkeys(faults))
+
+
+def _named_tiers(training: Training) -> Iterator[tuple[NodePath, str]]:
+    """Tiers that the training block itself names, each with its keys."""
+    if training.data is not None and training.data.bytes_per_sample > 0:
+        yield ("data", "storage"), training.data.storage
+    if training.save.every > 0:
+        yield ("save", "to"), training.save.to
 
 
 def _training_faults(job: Job, num_gpus: int, document: Document, path: NodePath) -> list[Fault]:
@@ -372,6 +387,7 @@ def _training_faults(job: Job, num_gpus: int, document: Document, path: NodePath
     if world > num_gpus:
         what = f"data x tensor x pipeline x context = {world} ranks, but the machine has {num_gpus} GPUs"
         faults.append(document.fault((*here, "parallelism"), what, "lower one, or take a larger machine"))
+    faults += [document.fault((*path, *fault.path.split(".")), fault.what, fault.remedy) for fault in faults_of(training)]
     for entry in job.placement.entries:
         if entry.layers is not None and entry.layers[1] >= training.model.layers:
             what = f"layers {entry.layers[0]}-{entry.layers[1]}: the model has layers 0-{training.model.layers - 1}"

@@ -88,6 +88,9 @@ def _model_job(cls: type[Any], raw: object, document: Document, path: NodePath) 
         if faults:  # the model is wrong: check the rest with a stand-in, so that all faults are reported at once
             block["model"] = dict.fromkeys(("layers", "hidden", "heads", "ffn", "vocabulary"), 1)
         job = validate(cls, block, document, path)
+    if "loss_chunks" in block and "loss" not in block:
+        what = "has no effect on the full loss"
+        faults.append(document.fault((*path, "loss_chunks"), what, "write loss: chunked beside it"))
     faults.stop()
     return job
 

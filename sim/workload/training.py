@@ -83,7 +83,7 @@ class Adapter:
     type: Annotated[Literal["none", "lora", "qlora"], Doc("none = full fine-tuning")] = "none"
     rank: Annotated[int, Gt(0), Doc("rank of the adapters")] = 16
     targets: Annotated[
-        tuple[str, ...], Doc("matrices that get an adapter: any of q k v o gate up down, or 'all' / 'attention'")
+        tuple[str, ...], Doc("matrices that get an adapter: any of q k v o gate up down, or all / attention / mlp")
     ] = ("attention",)
     base: Annotated[Literal["bf16", "nf4", "int8"], Doc("precision of the frozen weights")] = "bf16"
     double_quantization: Annotated[bool, Doc("quantise the quantisation constants too (QLoRA)")] = True
@@ -189,12 +189,15 @@ class Training:
     )
     framework: Annotated[str, Doc("profile: what the framework does and costs; see `tiersim list frameworks`")] = "auto"
     attention: Annotated[Literal["flash", "eager"], Doc("flash = one fused kernel; eager = materialised scores")] = "flash"
-    attention_version: Annotated[str | None, Doc("kernel generation, e.g. fa1, fa2, fa3, cudnn; default by framework")] = None
+    attention_version: Annotated[
+        Literal["flash1", "flash2", "flash3", "cudnn", "triton"] | None,
+        Doc("generation of the fused kernel; default by framework, and the part's default where a part has no such figure"),
+    ] = None
     causal: Annotated[bool, Doc("causal mask (half the score matrix)")] = True
     compile: Annotated[bool, Doc("operator fusion by a compiler: less elementwise traffic")] = False
     dropout: Annotated[bool, Doc("dropout active (keeps masks)")] = False
     loss: Annotated[Literal["full", "fused", "chunked", "fused_linear"], Doc("how logits and loss are computed")] = "full"
-    loss_chunks: Annotated[Count, Doc("chunks of the chunked loss")] = 8
+    loss_chunks: Annotated[Count, Doc("chunks of the chunked loss (loss: chunked)")] = 8
     optimizer: Optimizer = field(default_factory=Optimizer)
     checkpointing: Checkpointing = field(default_factory=Checkpointing)
     parallelism: Parallelism = field(default_factory=Parallelism)

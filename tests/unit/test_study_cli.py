@@ -109,7 +109,7 @@ def test_a_point_that_does_not_fit_names_its_tier(tmp_path, capsys):
     assert tiersim(["run", str(path), "--out", str(tmp_path / "r"), "--workers", "1", "--no-plots"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if "does not fit" in line]
     assert len(rows) == 1
-    assert "gpu0.gddr: " in rows[0]
+    assert "gpu0.gddr " in rows[0]
     assert shortage({"tiers": {"a": {"verdict": "fits", "peak_bytes": 2, "capacity_bytes": 3}}}) == ""
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from sim.errors import Fault, InputError
+from sim.errors import InputError
 from sim.laws.cpu import UNBOUND_SHARE
 from sim.records import Dtype, TensorClass
 from sim.workload import shapes
+from sim.workload.consistency import faults_of
 from sim.workload.footprint.counts import RankParameters, adapter_targets, chunk_layers, is_moe_layer, rank_parameters
 from sim.workload.frameworks import Profile
 from sim.workload.shape import ModelShape
@@ -203,64 +204,7 @@ def resolve(
     training: Training, homes: Mapping[TensorClass, str], profile: Profile, num_micro_batches: int | None = None
 ) -> Plan:
     """Check what only the whole plan can tell, and return it. Raises InputError with every fault."""
-    faults = tuple(_faults(training))
+    faults = faults_of(training)
     if faults:
         raise InputError(faults)
     return Plan(training, homes, profile, num_micro_batches or training.gradient_accumulation)
-
-
-def _faults(training: Training) -> list[Fault]:
-    split, model, at = training.parallelism, training.model, "workload.training.parallelism"
-    everyone, parts = split.data * split.context, split.pipeline * split.interleave
-    checks = (
-        (
-            model.heads % split.tensor > 0,
-            "tensor",
-            f"tensor: {split.tensor} does not divide the {model.heads} attention heads",
-            "use a divisor",
-        ),
-        (
-            model.layers < parts and model.layers + 2 != parts,
-            "pipeline",
-            f"{split.pipeline} stages x {split.interleave} chunks need as many layers, the model has {model.layers}",
-            "lower pipeline or interleave",
-        ),
-        (
-            split.interleave > 1 and split.pipeline == 1,
-            "interleave",
-            "interleave without pipeline stages",
-            "set interleave: 1",
-        ),
-        (
-            split.interleave > 1 and training.gradient_accumulation % split.pipeline > 0,
-            "interleave",
-            f"interleaving needs gradient_accumulation divisible by the {split.pipeline} stages, "
-            f"got {training.gradient_accumulation}",
-            f"use a multiple of {split.pipeline}",
-        ),
-        (
-            bool(split.shard_group) and everyone % (split.shard_group or 1) > 0,
-            "shard_group",
-            f"shard_group {split.shard_group} does not divide the {everyone} data-parallel ranks",
-            "use a divisor",
-        ),
-        (
-            split.expert > 1 and not model.experts,
-            "expert",
-            f"expert: {split.expert}, but the model has no experts",
-            "set expert: 1",
-        ),
-        (
-            split.expert > 1 and (everyone * split.tensor) % split.expert > 0,
-            "expert",
-            f"expert: {split.expert} does not divide the {everyone * split.tensor} ranks of a pipeline stage",
-            "use a divisor",
-        ),
-        (
-            split.expert > 1 and model.experts > 0 and model.experts % split.expert > 0,
-            "expert",
-            f"expert: {split.expert} does not divide the {model.experts} experts",
-            "use a divisor",
-        ),
-    )
-    return [Fault(what=what, remedy=remedy, path=f"{at}.{key}") for is_wrong, key, what, remedy in checks if is_wrong]
