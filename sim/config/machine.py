@@ -29,7 +29,11 @@ def load_machine(name_or_path: str) -> Machine:
     Raises InputError with every fault of the file, MachineError when the machine that it describes cannot exist.
     """
     path = locate(name_or_path, "topologies")
-    return machine_from(read_yaml(path), name=Path(path).stem)
+    document = read_yaml(path)
+    if "workload" in document.data or "jobs" in document.data:
+        what = "this is a scenario, a topology is expected"
+        raise InputError(document.fault((), what, "name its machine, or a topology file (`devices:`)"))
+    return machine_from(document, name=Path(path).stem)
 
 
 def machine_from(document: Document, *, name: str = "") -> Machine:

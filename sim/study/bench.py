@@ -41,14 +41,15 @@ def measure(machine: Machine, benchmark: str, arguments: Mapping[str, Any] | Non
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
     function, quantities = BENCHMARKS[benchmark]
     try:
-        return function(machine, **{key: _plain(value, quantities.get(key)) for key, value in given.items()})
+        return function(machine, **{key: plain(value, quantities.get(key)) for key, value in given.items()})
     except TypeError as error:
         if "argument" not in str(error):
             raise
         raise InputError(Fault(what=f"{benchmark}: {str(error).split('() ')[-1]}")) from None
 
 
-def _plain(value: Any, dimension: str | None) -> Any:
+def plain(value: Any, dimension: str | None) -> Any:
+    """An argument in SI: text is parsed as a quantity of that dimension, anything else is taken as it is."""
     if dimension is None or isinstance(value, (int, float)):
         return value
     return parse(value, dimension)
@@ -159,7 +160,7 @@ def streaming_share(machine: Machine, *, device: str, tier: str, streams: Sequen
     """
     loads = []
     for stream in streams:
-        outstanding = _plain(stream["outstanding"], "bytes")
+        outstanding = plain(stream["outstanding"], "bytes")
         write_share = float(stream.get("write_share", 0.0))
         route = machine.access(device, tier_of(machine, tier, device), write_share=write_share)
         loads.append(Load(work=2.0**30, uses=route.uses, weight=outstanding, write_share=write_share))
@@ -219,6 +220,9 @@ def collective(
     """
     gpus = machine.gpus()
     count = ranks or len(gpus) * machine.num_nodes
+    if not 2 <= count <= len(gpus) * machine.num_nodes:
+        has = f"{machine.name} has {len(gpus) * machine.num_nodes}"
+        raise InputError(Fault(what=f"a collective of {count} GPUs, {has}", remedy="at least two take part", path="ranks"))
     members = [(rank // len(gpus), gpus[rank % len(gpus)]) for rank in range(count)]
     if collective == "point_to_point":
         load = of_route(machine.peer(gpus[0], gpus[1]), size)
