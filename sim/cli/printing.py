@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_CHANNELS = 12
 _WIDTH = 100
+_INDEX = re.compile(r"\d+")
 #: no table is wider
 _WIDEST = 400
 _MAX_PLACES = 6
@@ -173,14 +175,26 @@ def tier_table(result: Result) -> Table:
     from sim.placement.capacity import verdict
 
     table = plain_table("Memory tier", "peak", "capacity", "used", "in phase", "verdict")
+    rows = []
     for name, tier in result.summary.tiers.items():
-        if tier.peak_bytes <= 0:
-            continue
-        label = f"{name} (x{tier.multiplicity})" if tier.multiplicity > 1 else name
-        words, style = _VERDICTS[verdict(tier.peak_bytes, tier.capacity_bytes)]
-        sizes = (format_bytes(tier.peak_bytes), format_bytes(tier.capacity_bytes), f"{100 * tier.share:.1f} %")
-        table.add_row(label, *sizes, tier.peak_phase.replace("_", " "), Text(words, style=style))
+        if tier.peak_bytes > 0:
+            sizes = (format_bytes(tier.peak_bytes), format_bytes(tier.capacity_bytes), f"{100 * tier.share:.1f} %")
+            judged = verdict(tier.peak_bytes, tier.capacity_bytes)
+            rows.append((name, tier.multiplicity, (*sizes, tier.peak_phase.replace("_", " "), judged)))
+    for name, cells in _merged(rows):
+        words, style = _VERDICTS[cells[-1]]
+        table.add_row(name, *cells[:-1], Text(words, style=style))
     return table
+
+
+def _merged(rows: Sequence[tuple[str, int, tuple[str, ...]]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Rows (name, how many, cells) that differ in the numbers of their names only, as one: ``gpu0.hbm (x8)``."""
+    groups: dict[tuple[str, tuple[str, ...]], tuple[str, int]] = {}
+    for name, multiplicity, cells in rows:
+        key = (_INDEX.sub("", name), cells)
+        first, count = groups.get(key, (name, 0))
+        groups[key] = (first, count + multiplicity)
+    return [(name if count == 1 else f"{name} (x{count})", key[1]) for key, (name, count) in groups.items()]
 
 
 def job_table(result: Result) -> Table:
@@ -221,7 +235,7 @@ def breakdown_table(parts: Mapping[str, float], title: str) -> Table:
     table.add_column("", justify="left")
     total = sum(parts.values())
     for key, value in parts.items():
-        if value > 0:
+        if value > 1e-9 * total:  # below it, rounding of sums
             bar = Text("█" * max(1, round(30 * value / total)), style="blue")
             table.add_row(key.replace("_", " "), format_seconds(value), f"{100 * value / total:.1f} %", bar)
     return table
@@ -231,17 +245,22 @@ def channel_table(result: Result) -> Table:
     """The busiest channels: bandwidth, bytes carried, mean utilisation, share of the step at full rate."""
     table = plain_table("Channel", "bandwidth", "carried", "utilisation", "at its limit")
     uses = sorted(result.summary.channels.items(), key=lambda item: (-item[1].utilisation, item[0]))
-    uses = [(name, use) for name, use in uses if use.bytes > 0]
-    for name, use in uses[:_MAX_CHANNELS]:
-        label = f"{name} (x{use.multiplicity})" if use.multiplicity > 1 else name
-        row = (format_bandwidth(use.bandwidth_bytes_per_s), format_bytes(use.bytes))
-        table.add_row(label, *row, f"{100 * use.utilisation:.1f} %", f"{100 * use.saturated:.1f} %")
-    if len(uses) > _MAX_CHANNELS:
-        table.add_row(f"and {len(uses) - _MAX_CHANNELS} quieter ones", "", "", "", "")
+    rows = []
+    for name, use in uses:
+        if use.bytes > 0:
+            sizes = (format_bandwidth(use.bandwidth_bytes_per_s), format_bytes(use.bytes))
+            rows.append((name, use.multiplicity, (*sizes, f"{100 * use.utilisation:.1f} %", f"{100 * use.saturated:.1f} %")))
+    merged = _merged(rows)
+    for name, cells in merged[:_MAX_CHANNELS]:
+        table.add_row(name, *cells)
+    if len(merged) > _MAX_CHANNELS:
+        table.add_row(f"and {len(merged) - _MAX_CHANNELS} quieter ones", "", "", "", "")
+    rows = []
     for name, use in sorted(result.summary.cores.items(), key=lambda item: (-item[1].utilisation, item[0])):
         if use.bytes > 0:
-            label = f"{name} (x{use.multiplicity})" if use.multiplicity > 1 else name
-            table.add_row(label, "", f"{format_seconds(use.bytes)}", f"{100 * use.utilisation:.1f} %", "")
+            rows.append((name, use.multiplicity, ("", format_seconds(use.bytes), f"{100 * use.utilisation:.1f} %", "")))
+    for name, cells in _merged(rows):
+        table.add_row(name, *cells)
     return table
 
 

@@ -105,7 +105,8 @@ def _run_one(file: ScenarioFile, folder: Path, shown: _Shown, *, trace: Path | N
     scenario = file.resolve()
     level = "full" if shown.has_plots or shown.verify or shown.watch else scenario.options.level
     options = replace(scenario.options, level=level, verify=shown.verify or scenario.options.verify, is_whole=trace is not None)
-    result = run(replace(scenario, options=options))
+    with file.places_faults():
+        result = run(replace(scenario, options=options))
     seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
     if trace is not None:
         from sim.interchange.step_file import write_step

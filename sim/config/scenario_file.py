@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,20 @@ class ScenarioFile:
             question=self.question,
             assumptions=self.assumptions,
         )
+
+    @contextmanager
+    def places_faults(self) -> Iterator[None]:
+        """Faults that only show in a run get this file, and the line of the nearest key that it writes."""
+        try:
+            yield
+        except InputError as error:
+            raise type(error)([self._placed(fault) for fault in error.faults]) from None
+
+    def _placed(self, fault: Fault) -> Fault:
+        if fault.file:
+            return fault
+        path: NodePath = tuple(fault.path.split(".")) if fault.path else ()
+        return dataclasses.replace(fault, file=self.document.file, line=self.document.line(path))
 
     def check(self, *, max_points: int = 200) -> None:
         """Resolve the first `max_points` points of the sweep (or the only scenario); raises InputError with all faults."""

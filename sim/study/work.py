@@ -62,7 +62,8 @@ class SweepWork:
             key = result_key(scenario)
             if key in self.known:
                 return Outcome(position=position, key=key, status="fits", parameters=parameters, is_known=True)
-            result = run(scenario, with_penalty=self.with_penalty, twins=TWINS)
+            with self.file.places_faults():
+                result = run(scenario, with_penalty=self.with_penalty, twins=TWINS)
             status, reason, body = _status(result), result.reason, result.point()
         except Exception as error:
             status, reason = _failure(error)

@@ -273,3 +273,24 @@ def test_assumptions_that_differ_in_the_index_of_the_device_are_one(tmp_path: Pa
         "stated",
     ]
     assert grouped(notes) == ["gpu0.latency (x2), cpu0.cores: assumed, by analogy", "stated"]
+
+
+def test_rows_that_differ_in_an_index_only_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = "workload: {training: {model: gpt2, parallelism: {data: 2}}}"
+    path = tmp_path / "two.yaml"
+    path.write_text(f"topology: epyc-9554p-2x4090\njobs:\n  - {{{job}}}\n  - {{{job}}}\n", encoding="utf-8")
+    assert run(["run", str(path), "--no-plots", "--out", str(tmp_path / "r")]) in (0, 1)
+    printed = capsys.readouterr().out
+    assert "gpu0.gddr (x2)" in printed
+    assert "gpu1.gddr" not in printed
+
+
+def test_a_fault_that_only_a_run_shows_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "late.yaml"
+    path.write_text(
+        "topology: desktop-rtx-4090\nworkload:\n  inference:\n    model: llama-2-7b\n    gpu_layers: 99\n", encoding="utf-8"
+    )
+    assert run(["run", str(path), "--no-plots", "--out", str(tmp_path / "r")]) == 2
+    assert capsys.readouterr().err.startswith(
+        f"{path}:5: workload.inference.gpu_layers: gpu_layers 99 of a model with 32 layers; leave it out"
+    )
