@@ -51,6 +51,7 @@ class ModelShape:
     shared_expert_gate: Annotated[bool, Doc("a gate of hidden parameters in front of the shared experts")] = False
     router_bias: Annotated[bool, Doc("one bias per routed expert")] = False
     moe_layers: Annotated[int | None, Ge(0), Doc("layers that are MoE; default all when experts > 0")] = None
+    fused_matrices: Annotated[bool, Doc("q, k, v are one matrix, and gate, up another (Megatron)")] = False
     extra_parameters: Annotated[int, Ge(0), Doc("parameters outside this pattern (a masked-language head, a projector)")] = 0
     weight_dtype: Annotated[Literal["fp32", "fp16", "bf16", "fp8", "int8", "nf4", "mxfp4"], Doc("as published")] = "bf16"
     source: Annotated[str, Doc("document the numbers are from")] = ""

@@ -13,6 +13,8 @@ from annotated_types import Ge, Gt, Le
 from sim.units import Bytes, Doc, Fraction, Seconds
 from sim.workload.shape import ModelShape
 
+#: input ids and labels, 64-bit integers each: what PyTorch collates for a language model (bytes per token)
+TOKEN_BYTES = 16.0
 STRICT: dict[str, Any] = {"extra": "forbid"}
 Count = Annotated[int, Gt(0)]
 
@@ -100,6 +102,10 @@ class Offload:
     round_pinned: Annotated[bool | None, Doc("page-locked buffers take the next power of two, as PyTorch's allocator does")] = (
         None
     )
+    gradient_dtype: Annotated[
+        Literal["fp32", "bf16", "fp16"] | None,
+        Doc("of the host buffer that receives offloaded gradients (DeepSpeed's grad_accum_dtype)"),
+    ] = None
     sub_group_elements: Annotated[int | None, Gt(0), Doc("elements per optimizer sub-group")] = None
     bucket_elements: Annotated[int | None, Gt(0), Doc("elements per gradient bucket")] = None
     prefetch_elements: Annotated[int | None, Ge(0), Doc("ZeRO-3: parameters gathered ahead, in elements")] = None

@@ -16,7 +16,7 @@ from sim.workload.training import Checkpointing, Optimizer, Parallelism, Trainin
 
 SHAPES = st.builds(
     ModelShape,
-    layers=st.integers(2, 6),
+    layers=st.integers(3, 6),
     hidden=st.sampled_from([64, 128]),
     heads=st.sampled_from([4, 8]),
     kv_heads=st.sampled_from([None, 4]),

@@ -15,7 +15,7 @@ _INERT = {
     "scheduler", "gradient_clipping", "steps_per_print", "wall_clock_breakdown", "dump_state", "flops_profiler", "tensorboard",
     "wandb", "csv_monitor", "comet", "monitor_config", "comms_logger", "elasticity", "curriculum_learning", "data_efficiency",
     "prescale_gradients", "gradient_predivide_factor", "sparse_gradients", "sparse_attention", "communication_data_type",
-    "seq_parallel_communication_data_type", "data_types", "disable_allgather", "zero_allow_untested_optimizer",
+    "seq_parallel_communication_data_type", "disable_allgather", "zero_allow_untested_optimizer",
     "zero_force_ds_cpu_optimizer", "memory_breakdown", "checkpoint", "nebula", "eigenvalue", "progressive_layer_drop",
     "quantize_training", "compression_training", "hybrid_engine", "autotuning", "aio", "timers", "graph_harvesting",
     "use_data_before_expert_parallel_", "dataloader_drop_last", "load_universal_checkpoint", "use_node_local_storage",
@@ -80,6 +80,11 @@ def read_deepspeed(root: Block, known: Known) -> JobSettings:
     if tensor > 1:
         found.training["parallelism.tensor"] = tensor
     _batch(root, known, found, tensor)
+    types = root.block("data_types")
+    if (dtype := types.word("grad_accum_dtype")) in ("fp32", "bf16", "fp16"):
+        found.training["offload.gradient_dtype"] = dtype
+    elif dtype is not None:
+        types.fault("grad_accum_dtype", f"expected fp32, bf16 or fp16, got {dtype!r}")
     if root.block("compile").flag("enabled"):
         found.training["compile"] = True
     found.training["parallelism.zero_stage"] = stage

@@ -144,12 +144,15 @@ def matrices(training: Training, stage: int) -> list[tuple[float, int]]:
     h, layers = shape.hidden, stage_layers(training, stage)
     num_moe = sum(is_moe_layer(shape, layer) for layer in layers)
     q, k, v, o = head_widths(shape)
-    per_block = 3 if shape.mlp == "swiglu" else 2
-    found = [(h * width / tensor, len(layers)) for width in (q, k, v, o)]
-    found.append((h * shape.ffn / tensor, per_block * (len(layers) - num_moe)))
+    is_gated, is_fused = shape.mlp == "swiglu", shape.fused_matrices or training.framework.startswith("megatron")
+    # widths of the feed-forward matrices, in units of the inner width: gate and up (or both in one), down
+    parts = (2, 1) if is_gated and is_fused else (1, 1, 1) if is_gated else (1, 1)
+    found = [(h * width / tensor, len(layers)) for width in ((q + k + v, o) if is_fused else (q, k, v, o))]
+    found += [(part * h * shape.ffn / tensor, len(layers) - num_moe) for part in parts]
     if num_moe:
-        found.append((h * shape.expert_ffn, per_block * num_moe * shape.experts // training.parallelism.expert))
-        found.append((h * shape.shared_expert_ffn / tensor, per_block * num_moe))
+        held = num_moe * shape.experts // training.parallelism.expert
+        found += [(part * h * shape.expert_ffn, held) for part in parts]
+        found += [(part * h * shape.shared_expert_ffn / tensor, num_moe) for part in parts]
     ends = (stage == 0) + (stage == training.parallelism.pipeline - 1 and not shape.tied_embeddings)
     kept = [(float(size), count) for size, count in found if size and count]
     return [*kept, (shape.vocabulary * h / tensor, ends)]

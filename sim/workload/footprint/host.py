@@ -11,15 +11,18 @@ from sim.workload.footprint.counts import RankParameters, matrices, sub_groups
 from sim.workload.footprint.homes import Homes, Shares
 from sim.workload.footprint.ledger import FROM_FIRST_STEP, FROM_INIT, MOMENTS, STEP_MOMENTS, Term
 from sim.workload.footprint.residency import stage_activations
-from sim.workload.footprint.states import StateBytes
+from sim.workload.footprint.states import StateBytes, frozen_bytes
 from sim.workload.shapes import parameters
-from sim.workload.training import Training
+from sim.workload.training import TOKEN_BYTES, Training
 
 _DTYPE_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516, "mxfp4": 0.53}
 #: largest file of a sharded checkpoint, bytes (transformers: max_shard_size 5 GB, older hub checkpoints 10 GB)
 SHARD_FILE_BYTES = 10e9
 #: default elements of a ZeRO-3 sub-group (DeepSpeed config-json, sub_group_size)
 SUB_GROUP_ELEMENTS = 1e9
+
+#: private memory of one loader process (interpreter and libraries, copied on write), bytes; assumed
+LOADER_PROCESS_BYTES = 0.3e9
 
 
 def pinned_bytes(size: float, *, is_pinned: bool, is_rounded: bool) -> float:
@@ -60,6 +63,7 @@ class HostTerms:
             name="system and services", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=self.reserved_bytes,
             moments=MOMENTS, per="host",
         )  # fmt: skip
+        yield from self._loader()
         yield from self._load()
         yield from self._weights()
         yield from self._optimizer()
@@ -80,6 +84,19 @@ class HostTerms:
         scale = updated / sum(groups)  # 1-D parameters; experts that fewer ranks share
         return tuple(size * scale for size in groups)
 
+    def _loader(self) -> Iterator[Term]:
+        """Loader processes of a rank, and the batches that wait in shared memory (workers x prefetch of them)."""
+        data = self.training.data
+        if data is None or not data.workers:
+            return
+        size = data.workers * LOADER_PROCESS_BYTES
+        formula = f"{data.workers} processes"
+        yield self._term("loader processes", TensorClass.BUFFERS, "dram", size, STEP_MOMENTS, formula)
+        sample = data.output_bytes_per_sample or TOKEN_BYTES * self.training.sequence_length
+        batches = data.workers * data.prefetch
+        size, formula = batches * self.training.batch_size * sample, f"{batches} batches"
+        yield self._term("batches in shared memory", TensorClass.BUFFERS, "dram", size, STEP_MOMENTS, formula)
+
     def _load(self) -> Iterator[Term]:
         """Copies of the whole model that ranks build in host memory before the weights are where they belong."""
         ranks = self.training.load.ranks or self.how.load
@@ -97,8 +114,10 @@ class HostTerms:
         )  # fmt: skip
 
     def _weights(self) -> Iterator[Term]:
-        size = 4.0 if self.how.scheme == "autocast" or self.training.precision == "fp32" else 2.0
-        yield from self._placed("weights", TensorClass.WEIGHTS, size * self.sizes.kept_weights, FROM_INIT, whole=True)
+        each = 4.0 if self.how.scheme == "autocast" or self.training.precision == "fp32" else 2.0
+        is_frozen = self.training.adapter.type != "none"
+        size = frozen_bytes(self.training, self.rank, self.sizes) if is_frozen else each * self.sizes.kept_weights
+        yield from self._placed("weights", TensorClass.WEIGHTS, size, FROM_INIT, whole=True)
         if self._share(TensorClass.WEIGHTS, "nvme"):
             count, elements = self.training.offload.buffer_count or 5, self.training.offload.buffer_elements or 1e8
             yield self._term(
@@ -150,6 +169,8 @@ class HostTerms:
             formula = f"{each:g} B x {elements:.4g} in {pieces} tensors"
             yield self._term("gradients of the update", TensorClass.GRADIENTS, tier, size, FROM_INIT, formula)
         flat = self.how.host_gradient_bytes if self.training.precision != "fp16" else min(self.how.host_gradient_bytes, 2.0)
+        if self.training.offload.gradient_dtype and flat:
+            flat = _DTYPE_BYTES[self.training.offload.gradient_dtype]
         if not flat or not self.sizes.master or self._share(TensorClass.WEIGHTS, "nvme"):
             return  # without weights on the host, gradients leave through the swap buffers of their weights
         for tier, share in shares.items():

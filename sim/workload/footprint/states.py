@@ -102,16 +102,19 @@ def gpu_states(training: Training, rank: RankParameters, how: Behaviour, homes: 
     yield from _gradients(training, rank, how, sizes, homes)
 
 
+def frozen_bytes(training: Training, rank: RankParameters, sizes: StateBytes) -> float:
+    """Bytes of the frozen base under adapters that a rank keeps: 16 bits, and the quantised part with its scales."""
+    scale = sizes.kept_weights / rank.total if rank.total else 0.0
+    return scale * (2.0 * (rank.total - rank.quantised) + quantised_bytes(training) * rank.quantised)
+
+
 def _weights(training: Training, rank: RankParameters, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
     share = homes[TensorClass.WEIGHTS].get("gpu", 0.0)
     when = FROM_INIT if share < 1 else ("load", *FROM_INIT)
     if training.adapter.type != "none":
-        scale = sizes.kept_weights / rank.total if rank.total else 0.0
-        plain, packed = (rank.total - rank.quantised) * scale, rank.quantised * scale
-        size = 2.0 * plain + quantised_bytes(training) * packed
-        yield _term(
-            "frozen base weights", TensorClass.WEIGHTS, size * share, when, size / max(plain + packed, 1), plain + packed
-        )
+        size = frozen_bytes(training, rank, sizes)
+        each = size / max(sizes.kept_weights, 1.0)
+        yield _term("frozen base weights", TensorClass.WEIGHTS, size * share, when, each, sizes.kept_weights)
         trained = sizes.weight + sizes.master
         yield _term("adapters", TensorClass.WEIGHTS, trained * rank.adapter, FROM_INIT, trained, rank.adapter)
         return

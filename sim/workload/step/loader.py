@@ -10,10 +10,7 @@ from __future__ import annotations
 from sim.records import Kind
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
-from sim.workload.training import DataPipeline
-
-#: input ids and labels, 64-bit integers each: what PyTorch collates for a language model (bytes per token)
-TOKEN_BYTES = 16.0
+from sim.workload.training import TOKEN_BYTES, DataPipeline
 
 
 class Loader:
