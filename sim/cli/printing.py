@@ -176,7 +176,7 @@ def tier_table(result: Result) -> Table:
 
     table = plain_table("Memory tier", "peak", "capacity", "used", "in phase", "verdict")
     rows = []
-    for name, tier in result.summary.tiers.items():
+    for name, tier in sorted(result.summary.tiers.items(), key=lambda item: _natural(item[0])):
         if tier.peak_bytes > 0:
             sizes = (format_bytes(tier.peak_bytes), format_bytes(tier.capacity_bytes), f"{100 * tier.share:.1f} %")
             judged = verdict(tier.peak_bytes, tier.capacity_bytes)
@@ -185,6 +185,11 @@ def tier_table(result: Result) -> Table:
         words, style = _VERDICTS[cells[-1]]
         table.add_row(name, *cells[:-1], Text(words, style=style))
     return table
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Key that puts node4 before node12."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _merged(rows: Sequence[tuple[str, int, tuple[str, ...]]]) -> list[tuple[str, tuple[str, ...]]]:

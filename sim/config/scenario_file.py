@@ -196,6 +196,9 @@ def scenario_from(document: Document) -> ScenarioFile:
         if key in data and not isinstance(data[key], kind):
             expected = "a path" if kind is str else "a mapping"
             faults.append(document.fault((key,), f"expected {expected}, got {describe(data[key])}", KEYS[key]))
+    money = data.get("prices")
+    if isinstance(money, str) and not any((folder / money).is_file() for folder in (Path(document.file).parent, Path())):
+        faults.append(document.fault(("prices",), f"no such file {money!r}", "paths are relative to this file"))
     file = ScenarioFile(
         document=document,
         name=str(name),
