@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import lru_cache
 
+from sim.kept import Kept
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Placement
@@ -21,6 +21,10 @@ _STORAGE = ("nvme",)
 #: classes that a host holds in ordinary (pageable) memory; pinned buffers, gradients and weights cannot be swapped
 _PAGEABLE = (TensorClass.OPTIMIZER_STATES, TensorClass.MASTER_WEIGHTS)
 _PAGED_KINDS = ("dram", "lpddr")
+#: operations of the steps that are kept; a large pipeline has half a million, which take about a gigabyte
+_KEPT_OPERATIONS = 200_000
+_STEPS: Kept[Step] = Kept(_KEPT_OPERATIONS, lambda step: len(step.operations))
+_OCCUPIED: Kept[tuple[Step, Step]] = Kept(_KEPT_OPERATIONS, lambda steps: len(steps[0].operations))
 
 
 def prepare(scenario: Scenario, num_micro_batches: int | None = None) -> tuple[Step, Program]:
@@ -37,8 +41,10 @@ def occupied(step: Step, job: Job) -> Step:
     """The step of a training job with the allocations and frees of its footprint; any other step as it is."""
     if not isinstance(job.workload, Training):
         return step
-    placement = effective_placement(job.placement, job.workload)
-    return with_occupancy(step, job.workload, class_shares(placement, job.workload.model.layers))
+    training = job.workload
+    homes = class_shares(effective_placement(job.placement, training), training.model.layers)
+    key = (id(step), training, tuple((name, tuple(shares.items())) for name, shares in homes.items()))
+    return _OCCUPIED.get(key, lambda: (step, with_occupancy(step, training, homes)))[1]
 
 
 def lowered(step: Step, job: Job, scenario: Scenario) -> Program:
@@ -117,12 +123,12 @@ def step_of(job: Job, machine: Machine, num_micro_batches: int | None = None) ->
     return on_machine(workload, machine)
 
 
-@lru_cache(maxsize=4)  # a large pipeline has half a million operations: about a gigabyte
 def _generated(training: Training, kinds: tuple[tuple[TensorClass, str], ...], num_micro_batches: int | None) -> Step:
     """A step depends on what is trained and on which kind of tier holds what, not on the machine: sweeps share it."""
     from sim.workload import step
 
-    return step.generate(training, dict(kinds), num_micro_batches)
+    key = (training, kinds, num_micro_batches)
+    return _STEPS.get(key, lambda: step.generate(training, dict(kinds), num_micro_batches))
 
 
 def on_machine(step: Step, machine: Machine) -> Step:

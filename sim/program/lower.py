@@ -10,6 +10,7 @@ from sim.program.kernels import Compute, compute
 from sim.program.lower_demands import Demands, home_of
 from sim.program.ranks import TIER, Group, arrange
 from sim.program.transfers import STORAGE_KINDS, sm_channel
+from sim.program.written import WRITTEN, Numbers, Written
 from sim.records import (
     INFINITY,
     Allocation,
@@ -27,6 +28,7 @@ from sim.topology.machine import Machine
 
 #: a kernel gives way to whatever moves data beside it: copy engines and collectives are not throttled by arithmetic
 _COMPUTE_WEIGHT = 1e-3
+_WITHOUT_WORK = (Kind.MARKER, Kind.ALLOCATE, Kind.FREE)
 
 
 def lower(step: Step, machine: Machine, placement: Placement, *, is_folded: bool = True) -> Program:
@@ -42,29 +44,63 @@ class _Lowering:
     def __init__(self, step: Step, machine: Machine, placement: Placement, *, is_folded: bool) -> None:
         self.step, self.machine = step, machine
         self.demands = Demands(step, machine, placement)
+        self.outline = self.demands.outline
         self._computes: dict[tuple[str, int, float], Compute] = {}
-        self.has_sm = any(op.compute_share > 0 for op in step.operations)
         self.ranks = arrange(step, machine, self.demands.footways, is_folded=is_folded)
 
     def program(self) -> Program:
         """All groups' operations, the channels and tiers they use, and the totals."""
-        operations: list[Operation] = []
-        joins = self._joins()
-        for group in self.ranks.groups:
-            operations.extend(self._operation(op, group, joins.get(op.id)) for op in self.demands.by_class[group.rank_class])
-        operations.extend(joins.values())
+        written = self._written()
         return Program(
             name=self.step.name,
-            channels=self._channels(operations),
+            channels=self._channels(written.channels()),
             tiers=self._tiers(),
-            streams=self._streams(operations),
-            operations=tuple(operations),
+            streams=self._streams(written.operations),
+            operations=tuple(written.operations),
             resident=tuple(item for group in self.ranks.groups for item in self._resident(group)),
             model_flops=self.step.model_flops,
             num_tokens=self.step.num_tokens,
             peak_flops_per_s=sum(peak(self.machine.part(group.device), "bf16")[1] * group.count for group in self.ranks.groups),
             notes=self.step.notes,
         )
+
+    # ----------------------------------------------------------------------------------------------------- operations
+
+    def _written(self) -> Written:
+        """All operations: as written for another machine with the same arrangement and renewed, or written now."""
+        groups, fresh = self.ranks.groups, list[Written]()
+        written = WRITTEN.get(self._layout(), lambda: self._write(fresh))
+        if not fresh:
+            written.renew(lambda op, group: self._numbers(op, groups[group]))
+        return written
+
+    def _layout(self) -> tuple[object, ...]:
+        """What decides everything about the operations but their numbers."""
+        shares, items = self.demands.routes.shares, self.outline.residencies
+        return (
+            id(self.step),
+            *(
+                (
+                    group.name, group.rank_class, group.ranks[0], group.device, tuple(group.folded.items()),
+                    tuple(shares(home_of(item), group.device, -1) for item in items),
+                )
+                for group in self.ranks.groups
+            ),
+        )  # fmt: skip
+
+    def _write(self, fresh: list[Written]) -> Written:
+        written = Written(self.step)
+        joins = self._joins()
+        for index, group in enumerate(self.ranks.groups):
+
+            def ask(op: StepOperation, group: Group = group) -> Numbers:
+                return self._numbers(op, group)
+
+            for op in self.outline.by_class[group.rank_class]:
+                written.add(op, index, (index, *self._slot(op, group)), ask, self._text(op, group, joins.get(op.id)))
+        written.operations.extend(joins.values())
+        fresh.append(written)
+        return written
 
     def _joins(self) -> dict[str, Operation]:
         """For each collective of a class of several groups, the instant at which all of them have come to it.
@@ -77,7 +113,7 @@ class _Lowering:
             if len(groups) < 2:
                 continue
             counts: dict[str, int] = {}
-            for op in self.demands.by_class[name]:
+            for op in self.outline.by_class[name]:
                 if op.kind != Kind.COLLECTIVE:
                     continue
                 stream = f"{self._id(op.stream, groups[0])}_join"
@@ -89,13 +125,14 @@ class _Lowering:
                 )  # fmt: skip
         return joins
 
-    def _operation(self, op: StepOperation, group: Group, join: Operation | None) -> Operation:
+    def _text(self, op: StepOperation, group: Group, join: Operation | None) -> dict[str, object]:
+        """The fields of an operation that the speed of the machine does not change."""
         after = op.after
         if len(self.ranks.groups) > 1:
             after = tuple(name for wait in op.after for name in self._renamed(wait, group))
         if join is not None:
             after += (join.id,)
-        common = {
+        return {
             "id": self._id(op.id, group),
             "kind": op.kind,
             "stream": self._id(op.stream, group),
@@ -110,50 +147,59 @@ class _Lowering:
             "frees": self._allocations(op.frees, group),
             "size_bytes": op.size_bytes,
         }
+
+    def _slot(self, op: StepOperation, group: Group) -> tuple[object, ...]:
+        """What decides the numbers of an operation of a group."""
         if op.kind == Kind.COMPUTE:
-            return self._compute(op, group, common)
-        if op.kind in (Kind.MARKER, Kind.ALLOCATE, Kind.FREE):
-            return Operation(**common, latency_s=op.fixed_s)  # type: ignore[arg-type]
+            return (id(op.kernels), op.dispatch_s, op.fixed_s)
+        if op.kind in _WITHOUT_WORK:
+            return (op.fixed_s,)
+        return (*self.demands.key(op, group.ranks[0]), op.rate_share, op.compute_share, op.fixed_s)
+
+    def _numbers(self, op: StepOperation, group: Group) -> Numbers:
+        """The fields of an operation that depend on how fast the machine is."""
+        if op.kind == Kind.COMPUTE:
+            return self._compute(op, group)
+        if op.kind in _WITHOUT_WORK:
+            return {"latency_s": op.fixed_s}
         work, flow = self.demands.flow(op, group.ranks[0], group.device)
         uses = self._named(flow.uses, group)
         rate = min([flow.rate_cap, *(self.machine.channels[name].bandwidth_per_s / cost for name, cost in flow.uses if cost)])
         if op.compute_share and flow.rate_cap:
             uses = (*uses, (self._name(sm_channel(group.device), group), op.compute_share / rate)) if rate < INFINITY else uses
-        return Operation(
-            **common,  # type: ignore[arg-type]
-            work=work if uses else 0.0,
-            uses=uses if work else (),
-            rate_cap=flow.rate_cap if op.rate_share == 1.0 or self._is_storage(op, group) else op.rate_share * rate,
-            latency_s=flow.latency_s + op.fixed_s if work else op.fixed_s,
-            window_bytes=flow.window_bytes,
-            write_share=flow.write_share,
-            weight=flow.weight,
-        )
+        return {
+            "work": work if uses else 0.0,
+            "uses": uses if work else (),
+            "rate_cap": flow.rate_cap if op.rate_share == 1.0 or self._is_storage(op, group) else op.rate_share * rate,
+            "latency_s": flow.latency_s + op.fixed_s if work else op.fixed_s,
+            "window_bytes": flow.window_bytes,
+            "write_share": flow.write_share,
+            "weight": flow.weight,
+        }
 
     def _is_storage(self, op: StepOperation, group: Group) -> bool:
         """Whether a drive is at an end of the copy: its own rate is slower than what a framework loses on the link."""
         ends = (tier for end in (op.source, op.target) for tier, _ in self.demands.routes.shares(end, group.device, op.layer))
         return any(self.machine.tiers[tier].kind in STORAGE_KINDS for tier in ends)
 
-    def _compute(self, op: StepOperation, group: Group, common: dict[str, object]) -> Operation:
+    def _compute(self, op: StepOperation, group: Group) -> Numbers:
         key = (group.device, id(op.kernels), op.dispatch_s)
         if key not in self._computes:
             self._computes[key] = compute(op, self.machine.part(group.device), self.demands.access(group.device))
         done = self._computes[key]
         uses = self._named(done.uses, group)
-        if self.has_sm and done.work:
+        if self.outline.has_sm and done.work:
             uses = (*uses, (self._name(sm_channel(group.device), group), done.busy_s / done.work))
-        return Operation(
-            **common,  # type: ignore[arg-type]
-            work=done.work,
-            uses=uses,
-            rate_cap=done.rate_cap,
-            latency_s=op.fixed_s,
-            weight=_COMPUTE_WEIGHT,
-            flops=done.flops,
-            arithmetic_s=done.arithmetic_s,
-            launch_s=done.launch_s,
-        )
+        return {
+            "work": done.work,
+            "uses": uses,
+            "rate_cap": done.rate_cap,
+            "latency_s": op.fixed_s,
+            "weight": _COMPUTE_WEIGHT,
+            "flops": done.flops,
+            "arithmetic_s": done.arithmetic_s,
+            "launch_s": done.launch_s,
+        }
 
     def _renamed(self, wait: str, group: Group) -> list[str]:
         """The operation that `group` waits for: its own, or every group's of another class."""
@@ -200,8 +246,7 @@ class _Lowering:
             total[name] = total.get(name, 0.0) + cost
         return tuple(total.items())
 
-    def _channels(self, operations: Sequence[Operation]) -> tuple[Channel, ...]:
-        used = {name for op in operations for name, _ in op.uses}
+    def _channels(self, used: set[str]) -> tuple[Channel, ...]:
         found: dict[str, Channel] = {}
         for group in self.ranks.groups:
             for channel, (name, count) in group.folded.items():

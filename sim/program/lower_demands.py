@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cached_property
 
 from sim.errors import Fault, InputError
+from sim.kept import Kept
 from sim.placement.plan import Placement
 from sim.program.collectives import collective
 from sim.program.ranks import TIER, Footways
@@ -13,23 +15,76 @@ from sim.records import Kind, Residency, Step, StepOperation
 from sim.topology.machine import Machine
 
 
+class Outline:
+    """What a lowering needs to know of a step whatever the machine: its operations by class, and what they ask for."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.ranges = {item.name: range(item.first_rank, item.first_rank + item.num_ranks) for item in step.rank_classes}
+        self.by_class: dict[str, list[StepOperation]] = {name: [] for name in self.ranges}
+        for op in step.operations:
+            self.by_class[self.known_class(op.stream.rsplit(".", 1)[0])].append(op)
+
+    def known_class(self, name: str) -> str:
+        """The name of a rank class, if it is one. Raises InputError."""
+        if name not in self.ranges:
+            known = ", ".join(self.ranges)
+            raise InputError(Fault(what=f"unknown rank class {name!r}", remedy=f"name one of rank_classes: {known}"))
+        return name
+
+    @staticmethod
+    def demand(op: StepOperation) -> tuple[object, ...]:
+        """What decides an operation's route, apart from who runs it."""
+        layer = op.layer if "home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE else -1
+        how = (op.is_pinned, op.is_direct)
+        return (op.kind, op.source, op.target, layer, how, op.collective, op.group, op.tensor_class, op.write_share)
+
+    @cached_property
+    def has_sm(self) -> bool:
+        """Whether something takes multiprocessors away from kernels."""
+        return any(op.compute_share > 0 for op in self.step.operations)
+
+    @cached_property
+    def distinct(self) -> Mapping[str, tuple[StepOperation, ...]]:
+        """By class, one operation for each route that is asked for."""
+        found: dict[str, dict[tuple[object, ...], StepOperation]] = {name: {} for name in self.by_class}
+        for name, operations in self.by_class.items():
+            for op in operations:
+                if op.kind not in (Kind.COMPUTE, Kind.MARKER):
+                    found[name].setdefault(self.demand(op), op)
+        return {name: tuple(rows.values()) for name, rows in found.items()}
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
+        """By class, the groups of its collectives."""
+        return {
+            name: tuple(dict.fromkeys(op.group or "world" for op in operations if op.kind == Kind.COLLECTIVE))
+            for name, operations in self.by_class.items()
+        }
+
+    @cached_property
+    def residencies(self) -> tuple[Residency, ...]:
+        """One residency for each place that is asked for."""
+        found = {(item.tier, item.tensor_class): item for item in self.step.resident}
+        for op in self.step.operations:
+            for item in (*op.allocates, *op.frees):
+                found.setdefault((item.tier, item.tensor_class), item)
+        return tuple(found.values())
+
+
+#: outlines of the steps that were lowered last, by the step's identity
+_OUTLINES: Kept[Outline] = Kept(200_000, lambda outline: len(outline.step.operations))
+
+
 class Demands:
     """Flows of one step's operations on one machine. Pure, but for its memory of what was asked before."""
 
     def __init__(self, step: Step, machine: Machine, placement: Placement) -> None:
         self.step, self.machine = step, machine
+        self.outline = _OUTLINES.get(id(step), lambda: Outline(step))
         self.routes = Routes(machine, placement)
-        self._has_layers = any(entry.layers is not None for entry in placement.entries)
         self.gpus = machine.gpus()
         self.membership = Membership(step.group_sizes, len(self.gpus))
-        self._ranges = {item.name: range(item.first_rank, item.first_rank + item.num_ranks) for item in step.rank_classes}
-        self.by_class = self._split(step.operations)
-        self._templates = {name: self._distinct(operations) for name, operations in self.by_class.items()}
-        self._groups = {
-            name: tuple(dict.fromkeys(op.group or "world" for op in operations if op.kind == Kind.COLLECTIVE))
-            for name, operations in self.by_class.items()
-        }
-        self._residencies = self._distinct_residencies()
         self._crowd = self._ranks_per_cpu()
         self._ways: dict[tuple[object, ...], Footways] = {}
         self._flows: dict[tuple[object, ...], tuple[float, Flow]] = {}
@@ -37,40 +92,6 @@ class Demands:
         self._places: dict[int, tuple[object, ...]] = {}
 
     # ------------------------------------------------------------------------------------------------------ once per step
-
-    def _split(self, operations: Sequence[StepOperation]) -> Mapping[str, list[StepOperation]]:
-        found: dict[str, list[StepOperation]] = {name: [] for name in self._ranges}
-        for op in operations:
-            found[self._known_class(op.stream.rsplit(".", 1)[0])].append(op)
-        return found
-
-    def _known_class(self, name: str) -> str:
-        if name not in self._ranges:
-            known = ", ".join(self._ranges)
-            raise InputError(Fault(what=f"unknown rank class {name!r}", remedy=f"name one of rank_classes: {known}"))
-        return name
-
-    @staticmethod
-    def _demand(op: StepOperation) -> tuple[object, ...]:
-        """What decides an operation's route, apart from who runs it."""
-        layer = op.layer if "home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE else -1
-        how = (op.is_pinned, op.is_direct)
-        return (op.kind, op.source, op.target, layer, how, op.collective, op.group, op.tensor_class, op.write_share)
-
-    def _distinct(self, operations: Sequence[StepOperation]) -> tuple[StepOperation, ...]:
-        """One operation for each route that is asked for."""
-        found: dict[tuple[object, ...], StepOperation] = {}
-        for op in operations:
-            if op.kind not in (Kind.COMPUTE, Kind.MARKER):
-                found.setdefault(self._demand(op), op)
-        return tuple(found.values())
-
-    def _distinct_residencies(self) -> tuple[Residency, ...]:
-        found = {(item.tier, item.tensor_class): item for item in self.step.resident}
-        for op in self.step.operations:
-            for item in (*op.allocates, *op.frees):
-                found.setdefault((item.tier, item.tensor_class), item)
-        return tuple(found.values())
 
     def _ranks_per_cpu(self) -> dict[str, int]:
         """Ranks whose host code runs on each socket of a node."""
@@ -84,7 +105,7 @@ class Demands:
 
     def class_of(self, rank: int) -> str:
         """The rank class that a rank belongs to."""
-        return next(name for name, ranks in self._ranges.items() if rank in ranks)
+        return next(name for name, ranks in self.outline.ranges.items() if rank in ranks)
 
     def footways(self, rank: int) -> Footways:
         """Every channel and tier that the rank may cross, hop by hop, in the same order for all ranks of its class."""
@@ -96,7 +117,7 @@ class Demands:
     def _place(self, rank: int) -> tuple[object, ...]:
         """What tells two ranks apart: their GPU, and which GPUs of their node are in their groups."""
         if rank not in self._places:
-            groups = self._groups[self.class_of(rank)]
+            groups = self.outline.groups[self.class_of(rank)]
             self._places[rank] = (rank % len(self.gpus), *(self._local(group, rank) for group in groups))
         return self._places[rank]
 
@@ -114,11 +135,11 @@ class Demands:
             tuple(name for name, _ in self.access(device).uses),
             (sm_channel(device), TIER + self.machine.memory_tier(device)),
         ]
-        for op in self._templates[self.class_of(rank)]:
+        for op in self.outline.distinct[self.class_of(rank)]:
             ways.append(tuple(name for name, _ in self.flow(op, rank, device)[1].uses))
             ends = [end for end in (op.source, op.target) if end and op.kind != Kind.COLLECTIVE]
             ways.extend(tuple(TIER + tier for tier, _ in self.routes.shares(end, device, op.layer)) for end in ends)
-        tiers = {tier: None for item in self._residencies for tier, _ in self.routes.shares(home_of(item), device, -1)}
+        tiers = {tier: None for item in self.outline.residencies for tier, _ in self.routes.shares(home_of(item), device, -1)}
         ways.append(tuple(TIER + tier for tier in tiers))
         return tuple(ways)
 
@@ -131,10 +152,14 @@ class Demands:
             self._access[device] = Flow(route.uses, route.rate_cap_bytes_per_s)
         return self._access[device]
 
-    def flow(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
-        """Work in bytes and the flow of one operation of one rank; operations that ask for the same share the answer."""
+    def key(self, op: StepOperation, rank: int) -> tuple[object, ...]:
+        """What decides the flow of an operation of a rank: those that have it in common share the answer."""
         amounts = (op.size_bytes, op.num_calls, op.num_elements, op.bytes_per_element, op.num_cores, op.core_s)
-        key = (*self._demand(op), *amounts, op.stream.rsplit(".", 1)[0], self._place(rank))
+        return (*self.outline.demand(op), *amounts, op.stream.rsplit(".", 1)[0], self._place(rank))
+
+    def flow(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
+        """Work in bytes and the flow of one operation of one rank."""
+        key = self.key(op, rank)
         if key not in self._flows:
             self._flows[key] = self._flow_of(op, rank, device)
         return self._flows[key]
@@ -169,7 +194,7 @@ class Demands:
         return flow.work_bytes * op.num_calls, Flow(flow.uses, flow.rate_cap, flow.latency_s * op.num_calls)
 
     def _point_to_point(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
-        target, own = self._ranges[self._known_class(op.target)], self._ranges[self.class_of(rank)]
+        target, own = self.outline.ranges[self.outline.known_class(op.target)], self.outline.ranges[self.class_of(rank)]
         partner = target.start + rank - own.start
         if partner // len(self.gpus) == rank // len(self.gpus):
             other = self.gpus[partner % len(self.gpus)]

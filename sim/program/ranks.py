@@ -153,13 +153,12 @@ class Ranks:
         Eight ranks that each send through an adapter of their own and reduce through all eight load the eight alike, if the
         adapters are; then one channel with eight behind it stands for them, and the representative's cost on it is the sum.
         """
-        parts: list[tuple[set[str], set[Place]]] = []
+        parts: list[tuple[list[str], set[Place]]] = []  # names in the order of the hops: the first one names the channel
         for channel, places in sets.items():
-            names, union = {channel}, set(places)
-            for part in [part for part in parts if part[1] & union]:
-                parts.remove(part)
-                names |= part[0]
-                union |= part[1]
+            touching = [part for part in parts if part[1] & places]
+            names = [*(name for part in touching for name in part[0]), channel]
+            union = places.union(*(part[1] for part in touching))
+            parts = [part for part in parts if part not in touching]
             if len({self._strength(name) for _, name in union}) > 1:
                 raise _AsymmetryError
             parts.append((names, union))

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 
 from sim.config import load_machine
@@ -153,3 +154,22 @@ def test_what_a_framework_loses_on_a_link_is_not_lost_on_a_drive(tier, share):
         return min(fetch.rate_cap, *(width[name] / cost for name, cost in fetch.uses))
 
     assert cap("deepspeed-zero-inference") == pytest.approx(share * cap("auto"))
+
+
+def test_operations_renewed_for_another_machine_are_those_written_for_it():
+    step = _step(True, parallelism=Parallelism(data=2, zero_stage=3))
+    machines = [load_machine("epyc-9554p-2x4090"), _slower(load_machine("epyc-9554p-2x4090"))]
+    renewed = [lower(step, machine, OFFLOAD) for machine in machines]
+    fresh = [lower(msgspec.structs.replace(step), machine, OFFLOAD) for machine in machines]
+    assert renewed == fresh
+    assert renewed[0].operations != renewed[1].operations
+    same = sum(a is b for a, b in zip(renewed[0].operations, renewed[1].operations, strict=True))
+    assert 0 < same < len(renewed[0].operations)  # kernels stay the same objects, copies over the slower link do not
+
+
+def _slower(machine):
+    channels = {
+        name: msgspec.structs.replace(channel, bandwidth_per_s=channel.bandwidth_per_s / 2) if ".pcie" in name else channel
+        for name, channel in machine.channels.items()
+    }
+    return dataclasses.replace(machine, channels=channels)
