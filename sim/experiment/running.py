@@ -133,8 +133,13 @@ def _peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str,
     job = scenario.job
     if not isinstance(job.workload, (Training, Inference)):
         return tiers
-    for name, need in capacity_plan(job.workload, job.placement, scenario.machine).items():
+    machine = scenario.machine
+    of_gpus = {name for name, media in machine.media.items() if machine.devices[media.device].kind == "gpu"}
+    num_seen = sum(tier.multiplicity for name, tier in seen_in_step.items() if name in of_gpus)
+    for name, need in capacity_plan(job.workload, job.placement, machine).items():
         seen = tiers.get(name)
+        if seen is None and name in of_gpus and num_seen >= len(machine.gpus()):
+            continue  # an identical rank's memory stands for it
         if seen is None or need.peak_bytes > seen.peak_bytes:
             tiers[name] = TierUse(
                 capacity_bytes=need.capacity_bytes,

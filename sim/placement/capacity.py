@@ -75,7 +75,8 @@ def capacity_plan(workload: Training | Inference, placement: Placement, machine:
         if role == "gpu" and gpus:
             own = [machine.memory_tier(gpu) for gpu in gpus]
             smallest = min(own, key=lambda name: machine.tiers[name].capacity_bytes)
-            parts = {smallest: peak.size_bytes * own.count(smallest)}  # ranks on one shared memory (an APU) add up
+            shown = dict.fromkeys(own) if machine.resolve("dram", gpus[0]) in own else (smallest,)  # host terms join them
+            parts = {name: peak.size_bytes * own.count(name) for name in shown}  # ranks on one shared memory add up
         else:
             parts = _spread(role, peak.size_bytes, machine, gpus, is_bound=_is_bound(workload))
         for name, size in parts.items():

@@ -10,6 +10,7 @@ import pytest
 
 from sim.config import scenario_of
 from sim.errors import InputError
+from sim.experiment import run
 from sim.placement.capacity import TierNeed, capacity_plan, verdict
 from sim.scenario import Scenario
 from sim.study.fit import assess, largest, largest_that
@@ -186,3 +187,14 @@ def test_an_inference_job_has_its_own_phases_and_may_use_a_share_of_the_gpu() ->
     )
     assert part.tiers["gpu0.gddr"].capacity_bytes == 12 * GIB
     assert part.verdict == "does_not_fit"
+
+
+def test_every_apu_of_a_node_holds_its_rank_and_its_part_of_the_host() -> None:
+    training = {"model": "llama-2-7b", "framework": "fsdp", "parallelism": {"data": 4, "zero_stage": 3}}
+    scenario = scenario_of({"topology": "mi300a-node", "workload": {"training": training}}, "apu").resolve()
+    needs = capacity_plan(scenario.job.workload, scenario.job.placement, scenario.machine)
+    sizes = [need.peak_bytes for name, need in needs.items() if name.endswith(".hbm")]
+    assert len(sizes) == 4
+    assert max(sizes) == pytest.approx(min(sizes))
+    shown = run(scenario, with_penalty=False).summary.tiers
+    assert [(name, tier.multiplicity) for name, tier in shown.items() if name.endswith(".hbm")] == [("gpu0.hbm", 4)]
