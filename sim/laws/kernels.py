@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sim.laws.decode import decode_class, decode_time
+from sim.laws.decode import decode_class
 from sim.records import Kernel
 
 #: sequence length at which fused attention reaches half its rate (tokens); fit over FlashAttention benchmark rows
@@ -107,17 +107,11 @@ def solo_parts(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s
         return Parts(kernel.recorded_s * kernel.count, 0.0, 0.0)
     size = kernel.read_bytes + kernel.write_bytes
     if kernel.kind == "gemv":
-        rate = gemm_rate(part, kernel.dtype)
-        whole = decode_time(
-            size,
-            kernel.flops,
-            memory_part=str(part["memory"].get("part", "")),
-            bandwidth_bytes_per_s=bandwidth_bytes_per_s or float(part["memory"]["bandwidth"]),
-            flops_per_s=rate,
-        )
-        arithmetic, fixed = kernel.flops / rate, decode_class(str(part["memory"].get("part", ""))).layer_s
-        memory = whole - fixed - arithmetic
-        return Parts(kernel.count * arithmetic, kernel.count * memory, kernel.count * fixed)
+        bandwidth = float(part["memory"]["bandwidth"])
+        found = decode_class(kernel.variant, str(part["memory"].get("part", "")), memory_rate(part) / bandwidth)
+        memory = size / (found.efficiency * (bandwidth_bytes_per_s or bandwidth))
+        arithmetic = kernel.flops / gemm_rate(part, kernel.dtype)
+        return Parts(kernel.count * arithmetic, kernel.count * memory, kernel.count * found.layer_s)
     arithmetic = memory = 0.0
     if kernel.kind == "attention":
         arithmetic = kernel.flops / attention_rate(part, kernel.variant, kernel.sequence_length or 1)

@@ -27,7 +27,7 @@ class LayerKernels:
         kernel = Kernel(
             kind="gemv", flops=sequences * (sizes.layer_flops_per_token + sizes.attention_flops(1.0, context)),
             read_bytes=read_bytes * self.inference.num_batches + cache, write_bytes=2.0 * sequences * sizes.shape.hidden,
-            dtype=self.dtype, name="layer",
+            dtype=self.dtype, variant=self.variant, name="layer",
         )  # fmt: skip
         return (kernel, *self._dequantise(read_bytes, unpacked))
 
@@ -55,7 +55,8 @@ class LayerKernels:
         sizes = self.sizes
         return Kernel(
             kind="gemv", flops=sizes.sequences * sizes.head_flops_per_token, read_bytes=sizes.head_bytes,
-            write_bytes=4.0 * sizes.sequences * sizes.shape.vocabulary, dtype=self.dtype, name="logits",
+            write_bytes=4.0 * sizes.sequences * sizes.shape.vocabulary, dtype=self.dtype, variant=self.variant,
+            name="logits",
         )  # fmt: skip
 
     def _cache(self, context: float) -> tuple[float, float]:

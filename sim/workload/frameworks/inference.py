@@ -34,14 +34,19 @@ class InferenceProfile:
 _DEEPSPEED = (
     "copies inside DeepSpeed reach 0.83 of the microbenchmark (20.8 of 25 GB/s on PCIe 4.0, Deep Optimizer States logs)"
 )
+_EAGER = (
+    "Python launches a decode layer's kernels in about 0.9 ms: 7B at 30 ms on A5000 (litgpt issue 607), 34 ms on A10 "
+    "(lmdeploy issue 210), 25 ms on A100 (FasterTransformer issue 506)"
+)
 INFERENCE_PROFILES = {
     profile.name: profile
     for profile in (
-        InferenceProfile(name="auto", source="generic: vendor kernels, one layer fetched ahead"),
+        InferenceProfile(name="auto", source="generic: vendor kernels, a decode token as one graph, one layer fetched ahead"),
+        InferenceProfile(name="transformers", source=f"Hugging Face Transformers, eager; {_EAGER}", dispatch_layer_s=0.9e-3),
         InferenceProfile(
             name="llama.cpp",
             source="llama.cpp, CUDA and Metal back ends: no number format of the GPU is used directly, prompts in passes of "
-            "512 tokens (n_ubatch); a layer split by rows (tensor_parallel) is joined by the host: fit over 24 rows of 2 to 6 "
+            "512 tokens (n_ubatch); a layer split by rows (tensor_parallel) is joined by the host: fit over 27 cells of 2 to 6 "
             "GPUs, GPU-Benchmarks-on-LLM-Inference at 00dd2bd",
             gemm_variant="ggml", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
         ),
@@ -63,8 +68,8 @@ INFERENCE_PROFILES = {
             attention_traffic=3.2, dequantise_traffic=17.0,
         ),
         InferenceProfile(
-            name="accelerate", source="Hugging Face Accelerate, device_map offload: no prefetch, pageable weights",
-            prefetch_layers=0, is_pinned=False, is_cache_pinned=False,
+            name="accelerate", source=f"Hugging Face Accelerate, device_map offload: no prefetch, pageable weights; {_EAGER}",
+            prefetch_layers=0, is_pinned=False, is_cache_pinned=False, dispatch_layer_s=0.9e-3,
         ),
     )
 }  # fmt: skip
