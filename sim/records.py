@@ -122,6 +122,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     tensor_class: TensorClass | None = None
     is_pinned: bool = True
     is_direct: bool = False  # storage to GPU memory without a bounce through host memory
+    is_faulted: bool = False  # managed memory: the GPU's page faults bring the bytes in
     rate_share: float = 1.0  # of a link's rate that the framework's copies reach; a drive at an end keeps its own
     # collective
     collective: CollectiveKind | None = None

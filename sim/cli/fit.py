@@ -18,7 +18,7 @@ def command(
     scenario: Annotated[str, typer.Argument(help="Scenario file or built-in name.", show_default=False)],
     is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
     maximum: Annotated[
-        str, typer.Option("--max", help="Search the largest that fits: batch_size, sequence_length or layers.")
+        str, typer.Option("--max", help="Search the largest that fits: batch_size, sequence_length, layers or gpu_layers.")
     ] = "",
     every_term: Annotated[bool, typer.Option("--terms", help="Show every term of the plan with its arithmetic.")] = False,
 ) -> int:

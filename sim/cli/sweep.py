@@ -126,20 +126,22 @@ def points_table(title: str, points: list[dict[str, Any]], *, has_peaks: bool = 
     for title in peaks:
         table.add_column(title, justify="right", header_style="dim", no_wrap=True)
     is_answer = any("time_per_output_token_s" in point for point in points)
-    for name in ("verdict", "per token" if is_answer else "step time", "tokens/s", "penalty", "binds"):
+    times = ("first token", "per token") if is_answer else ("step time",)
+    keys_of_times = ("time_to_first_token_s", "time_per_output_token_s") if is_answer else ("step_time_s",)
+    for name in ("verdict", *times, "tokens/s", "penalty", "binds"):
         table.add_column(name, justify="left" if name in ("verdict", "binds") else "right", header_style="dim", no_wrap=True)
     for index, point in enumerate(points):
         cells = [str(point["parameters"].get(key, "")) for key in keys]
         cells += [format_bytes(values[index]) if values[index] else "" for values in peaks.values()]
         if not point.get("fits"):
-            table.add_row(*cells, Text(str(point["status"]).replace("_", " "), style="red"), "", "", "", shortage(point))
+            blanks = [""] * (len(times) + 2)
+            table.add_row(*cells, Text(str(point["status"]).replace("_", " "), style="red"), *blanks, shortage(point))
             continue
-        seconds = point.get("step_time_s", point.get("time_per_output_token_s"))
         penalty = point.get("offload_penalty")
         table.add_row(
             *cells,
             Text("fits", style="green"),
-            format_seconds(seconds) if seconds is not None else "",
+            *(format_seconds(point[key]) if point.get(key) is not None else "" for key in keys_of_times),
             format_rate(point.get("tokens_per_s") or 0.0),
             f"{penalty:.3g} x" if penalty is not None else "",
             str(point.get("bound_by", "")),

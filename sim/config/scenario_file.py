@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sim.config.inference_faults import inference_faults
 from sim.config.locate import locate
 from sim.config.measured_block import claim_from, measured_from
 from sim.config.overlay import overlaid
@@ -29,6 +30,7 @@ from sim.topology.machine import Machine
 from sim.units import parse
 from sim.workload import frameworks
 from sim.workload.consistency import faults_of
+from sim.workload.inference import Inference
 from sim.workload.training import Training
 
 #: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
@@ -381,6 +383,8 @@ def _machine_faults(machine: Machine, jobs: tuple[Job, ...], document: Document)
                     here = (*path, "workload", "training", *key)
                     faults += [document.fault(here, fault.what, fault.remedy) for fault in error.faults]
             faults += _training_faults(job, len(gpus) * machine.num_nodes, document, path)
+        elif isinstance(job.workload, Inference):
+            faults += inference_faults(job, machine, document, path)
     return list(dict.fromkeys(faults))
 
 

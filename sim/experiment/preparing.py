@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sim.kept import Kept
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
-from sim.placement.plan import Placement
+from sim.placement.plan import Entry, Placement
 from sim.records import Program, Step, TensorClass
 from sim.scenario import Job, Scenario, Trace
 from sim.topology.machine import Machine
@@ -93,8 +93,22 @@ def swap_of(job: Job, machine: Machine) -> Swap | None:
     return None
 
 
+def _managed(job: Job, machine: Machine) -> Job:
+    """Managed weights that do not fit beside the rest of GPU memory live in host memory: a cyclic sweep misses every page."""
+    workload = job.workload
+    if not isinstance(workload, Inference) or not workload.is_managed or not machine.gpus():
+        return job
+    own = machine.memory_tier(machine.gpus()[0])
+    need = capacity_plan(workload, job.placement, machine).get(own)
+    if need is None or need.peak_bytes <= need.capacity_bytes:
+        return job
+    moved = Entry(tensor_class=TensorClass.WEIGHTS, shares={"dram": 1.0})
+    return dataclasses.replace(job, placement=dataclasses.replace(job.placement, entries=(*job.placement.entries, moved)))
+
+
 def placed(job: Job, machine: Machine) -> Job:
     """The job with every placement policy answered: sizes come from the step that offloads those classes."""
+    job = _managed(job, machine)
     from sim.placement.demand import demands
     from sim.placement.policies import EXPLICIT
     from sim.placement.resolve import needs_policy, resolve

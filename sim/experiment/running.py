@@ -213,6 +213,8 @@ def fastest_twin(scenario: Scenario) -> Scenario | None:
 
 
 def _without_offload(workload: Training | Inference | Step | Trace) -> Training | Inference | Step | Trace:
+    if isinstance(workload, Inference):
+        return dataclasses.replace(workload, gpu_layers=None, is_managed=False, reuse_tier="")
     if not isinstance(workload, Training):
         return workload
     optimizer = dataclasses.replace(workload.optimizer, offload=False, swap_through_gpu=False, gpu_fraction=0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sim.laws.kernels import peak
+from sim.laws.paging import gpu_fault_rate
 from sim.placement.plan import Placement
 from sim.program.kernels import Compute, compute
 from sim.program.lower_demands import Demands, home_of
@@ -170,12 +171,18 @@ class _Lowering:
         return {
             "work": work if uses else 0.0,
             "uses": uses if work else (),
-            "rate_cap": flow.rate_cap if op.rate_share == 1.0 or self._is_storage(op, group) else op.rate_share * rate,
+            "rate_cap": self._rate_cap(op, group, flow.rate_cap, rate),
             "latency_s": flow.latency_s + op.fixed_s if work else op.fixed_s,
             "window_bytes": flow.window_bytes,
             "write_share": flow.write_share,
             "weight": flow.weight,
         }
+
+    def _rate_cap(self, op: StepOperation, group: Group, own: float, path: float) -> float:
+        """Bytes/s of a transfer alone: what the path does, less what a framework or page faults lose on it."""
+        if op.is_faulted:
+            return gpu_fault_rate(path)
+        return own if op.rate_share == 1.0 or self._is_storage(op, group) else op.rate_share * path
 
     def _is_storage(self, op: StepOperation, group: Group) -> bool:
         """Whether a drive is at an end of the copy: its own rate is slower than what a framework loses on the link."""

@@ -19,7 +19,7 @@ from sim.workload.training import Training
 
 _ORDER: tuple[Verdict, ...] = ("fits", "tight", "does_not_fit")
 #: what `--max` may search: name -> the largest value tried
-LIMITS = {"batch_size": 1 << 20, "sequence_length": 1 << 24, "layers": 1 << 14}
+LIMITS = {"batch_size": 1 << 20, "sequence_length": 1 << 24, "layers": 1 << 14, "gpu_layers": 1 << 14}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,18 +106,20 @@ def is_fitting(workload: Training | Inference, placement: Placement, machine: Ma
 
 
 def with_value(workload: Training | Inference, name: str, value: int) -> Training | Inference:
-    """The workload with a batch size, sequence length or number of layers changed."""
+    """The workload with a batch size, sequence length, number of layers, or of layers on the GPU (inference) changed."""
     if name == "layers":
         return dataclasses.replace(workload, model=dataclasses.replace(workload.model, layers=value, moe_layers=None))
     if name == "batch_size":
         return dataclasses.replace(workload, batch_size=value)
     if isinstance(workload, Inference):
+        if name == "gpu_layers":
+            return dataclasses.replace(workload, gpu_layers=value)
         return dataclasses.replace(workload, prompt_length=max(1, value - workload.output_length))
     return dataclasses.replace(workload, sequence_length=value)
 
 
 def largest(scenario: Scenario, name: str) -> int:
-    """The largest `batch_size`, `sequence_length` or `layers` that still fits; 0 when not even 1 does.
+    """The largest `batch_size`, `sequence_length`, `layers` or `gpu_layers` that still fits; 0 when not even 1 does.
 
     Memory grows with each of them, so a bisection between the last that fits and the first that does not is exact.
     """
@@ -125,14 +127,18 @@ def largest(scenario: Scenario, name: str) -> int:
         raise InputError(Fault(what=f"cannot search {name!r}", path="--max", remedy=f"use one of {', '.join(LIMITS)}"))
     job = scenario.job
     workload = planned(job)
-    smallest = 1
+    smallest, limit = 1, LIMITS[name]
+    if name == "gpu_layers":
+        if isinstance(workload, Training):
+            raise InputError(Fault(what="training has no gpu_layers", path="--max", remedy="search batch_size or layers"))
+        limit = workload.model.layers
     if name == "layers" and isinstance(workload, Training):
         smallest = workload.parallelism.pipeline * workload.parallelism.interleave
 
     def fits(value: int) -> bool:
         return is_fitting(with_value(workload, name, value), job.placement, scenario.machine)
 
-    return largest_that(fits, smallest, LIMITS[name])
+    return largest_that(fits, smallest, limit)
 
 
 def largest_that(holds: Callable[[int], bool], smallest: int, limit: int) -> int:

@@ -238,13 +238,19 @@ def _adapters(training: Training) -> Iterator[Change]:
 
 def _inference_families(inference: Inference, machine: Machine) -> Iterator[Iterator[Change]]:
     path = "workload.inference"
-    yield (Change(settings={f"{path}.kv_cache": kind}) for kind in ("fp8", "int4") if inference.kv_cache in ("fp16", "bf16"))
+    is_ggml = inference.framework == "llama.cpp"
+    kinds = ("q8_0", "q4_0") if is_ggml else ("fp8", "int4")
+    yield (Change(settings={f"{path}.kv_cache": kind}) for kind in kinds if inference.kv_cache in ("fp16", "bf16"))
     yield (Change(settings={f"{path}.batch_size": size}) for size in range(inference.batch_size - 1, 0, -1))
     yield (
         Change(settings={f"{path}.weights": kind})
-        for kind in ("int8", "q4_k_m")
+        for kind in (("q8_0", "q4_k_m") if is_ggml else ("int8", "int4"))
         if inference.weights in ("fp32", "fp16", "bf16")
     )
+    if is_ggml:
+        layers = inference.model.layers if inference.gpu_layers is None else inference.gpu_layers
+        note = "the other layers run on the CPU"
+        yield (Change(settings={f"{path}.gpu_layers": num}, note=note) for num in range(layers - 1, -1, -1))
     sizes = [size for size in (2, 4, 8, 16) if inference.tensor_parallel < size <= len(machine.gpus())]
     yield (Change(settings={f"{path}.tensor_parallel": size}) for size in sizes if inference.model.heads % size == 0)
     yield (

@@ -36,7 +36,8 @@ def test_sampled_tokens_cover_both_ends():
     assert sampled_tokens(1) == ()
     assert sampled_tokens(2) == (1,)
     assert sampled_tokens(3) == (1, 2)
-    assert sampled_tokens(129) == (1, 64, 128)
+    assert sampled_tokens(4) == (1, 2, 3)
+    assert sampled_tokens(129) == (1, 2, 65, 128)
 
 
 def test_resident_weights_move_nothing():

@@ -1,6 +1,6 @@
 """`generate`: an Inference and the homes of its tensors in, a prefill and sampled decode tokens out.
 
-Decode tokens differ only by the length of their context, so three are written (first, middle, last) and the metrics
+Decode tokens differ only by the length of their context, so four are written (first, second, middle, last) and the metrics
 integrate between them. A pass over the weights serves `batch_size * num_batches` sequences.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sim.errors import Fault, InputError
+from sim.errors import InputError
 from sim.records import RankClass, Residency, Step, TensorClass
+from sim.workload.decode.faults import faults
 from sim.workload.decode.lane import Lane
 from sim.workload.decode.sizes import Sizes
 from sim.workload.inference import Inference
@@ -21,7 +22,8 @@ def generate(inference: Inference, homes: Mapping[TensorClass, str]) -> Step:
     The step's `num_tokens` are the tokens generated. Operations of a decode token carry its index (1 = the first token
     after the prefill) as `micro_batch`; the prefill is 0. Raises InputError for a plan that cannot run.
     """
-    _check(inference)
+    if found := faults(inference):
+        raise InputError(found)
     sizes = Sizes(inference)
     lane = Lane(sizes, homes)
     lane.prefill()
@@ -42,39 +44,12 @@ def generate(inference: Inference, homes: Mapping[TensorClass, str]) -> Step:
 
 
 def sampled_tokens(output_length: int) -> tuple[int, ...]:
-    """Indices of the decode tokens that are simulated: first, middle and last of `output_length - 1` (none for 1)."""
+    """Indices of the decode tokens that are simulated: first, second, middle and last of `output_length - 1` (none for 1).
+
+    The first follows a prefill, which may have fetched for it; from the second on a token follows its like.
+    """
     last = output_length - 1
-    return tuple(sorted({1, (1 + last) // 2, last})) if last >= 1 else ()
-
-
-def _check(inference: Inference) -> None:
-    faults = []
-    if inference.reused_tokens >= inference.prompt_length:
-        faults.append(
-            Fault(
-                what=f"reused_tokens {inference.reused_tokens} leaves nothing of a prompt of {inference.prompt_length} tokens",
-                remedy="reuse at most prompt_length - 1 tokens",
-                path="workload.inference.reused_tokens",
-            )
-        )
-    if inference.gpu_layers is not None and inference.gpu_layers > inference.model.layers:
-        faults.append(
-            Fault(
-                what=f"gpu_layers {inference.gpu_layers} of a model with {inference.model.layers} layers",
-                remedy="leave it out to compute all layers on the GPU",
-                path="workload.inference.gpu_layers",
-            )
-        )
-    if inference.pipeline_parallel > inference.model.layers:
-        faults.append(
-            Fault(
-                what=f"pipeline_parallel {inference.pipeline_parallel} of a model with {inference.model.layers} layers",
-                remedy="use at most one stage per layer",
-                path="workload.inference.pipeline_parallel",
-            )
-        )
-    if faults:
-        raise InputError(faults)
+    return tuple(sorted({1, min(2, last), (2 + last) // 2, last})) if last >= 1 else ()
 
 
 def _resident(sizes: Sizes) -> tuple[Residency, ...]:

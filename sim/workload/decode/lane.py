@@ -32,7 +32,10 @@ class Lane:
         self.cache_home = homes.get(TensorClass.KV_CACHE, "gpu")
         asked = self.inference.is_prefetched
         default = self.profile.prefetch_layers
+        self.is_faulted = self.inference.is_managed and self.weights_home != "gpu"
         self.ahead = default if asked is None else max(1, default) if asked else 0
+        if self.is_faulted:
+            self.ahead = 0  # a page is asked for when a kernel touches it
         pipeline = self.inference.pipeline_parallel
         self.stages = [f"s{stage}" for stage in range(pipeline)] if pipeline > 1 else ["rank"]
         gpu_layers = self.inference.gpu_layers
@@ -213,7 +216,7 @@ class Lane:
         return self._add(
             stage, role, Kind.TRANSFER, name, after, size_bytes=size, source=source, target=target, layer=layer,
             tensor_class=tensor_class, rate_share=self.profile.copy_share, is_direct=self.profile.is_direct_storage,
-            is_pinned=is_pinned, **mark,
+            is_pinned=is_pinned, is_faulted=self.is_faulted and tensor_class == TensorClass.WEIGHTS, **mark,
         )  # fmt: skip
 
     def _add(self, stage: str, role: str, kind: Kind, name: str, after: Iterable[str], **fields: Any) -> str:

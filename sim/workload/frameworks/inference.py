@@ -79,6 +79,10 @@ def inference_profile(name: str) -> InferenceProfile:
     """The profile of that name; InputError with a suggestion otherwise."""
     if name in INFERENCE_PROFILES:
         return INFERENCE_PROFILES[name]
+    raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy(name), path="workload.inference.framework"))
+
+
+def remedy(name: str) -> str:
+    """What to write in place of an unknown profile's name."""
     near = get_close_matches(name, INFERENCE_PROFILES, n=1)
-    remedy = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(INFERENCE_PROFILES)}"
-    raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy, path="workload.inference.framework"))
+    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(INFERENCE_PROFILES)}"

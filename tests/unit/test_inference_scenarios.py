@@ -1,0 +1,113 @@
+"""Inference on whole machines: what a definition says of the answer, and both sides of what memory allows."""
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from sim.config import scenario_of
+from sim.errors import InputError
+from sim.experiment import run
+from sim.placement.capacity import capacity_plan
+from sim.study.fit import is_fitting, largest, with_value
+from sim.workload.decode.sizes import Sizes
+
+BASE = {"model": "llama-2-13b", "weights": "fp16", "prompt_length": 256, "output_length": 16}
+
+
+def scenario(inference, placement=None, topology="desktop-rtx-4090"):
+    body = {"name": "t", "topology": topology, "workload": {"inference": BASE | inference}}
+    return scenario_of(body | ({"placement": placement} if placement else {}), file="").resolve()
+
+
+def answer(*arguments, **named):
+    return run(scenario(*arguments, **named), with_penalty=False).inference
+
+
+def test_streamed_weights_take_the_link_and_serve_the_whole_batch():
+    asked = scenario({"batch_size": 4}, {"weights": "dram"})
+    result = run(asked, with_penalty=False)
+    sizes = Sizes(asked.job.workload)
+    link = next(c for name, c in result.summary.channels.items() if name == "cpu0->gpu0.pcie").bandwidth_bytes_per_s
+    least_s = (15 * 40 - 1) * sizes.layer_bytes / link / 15  # one of them may come while the prompt is computed
+    assert 1.0 - 1e-9 <= result.inference.time_per_output_token_s / least_s < 1.1
+    assert result.inference.decode_tokens_per_s == pytest.approx(4 / result.inference.time_per_output_token_s)
+
+
+def test_each_layer_moved_to_the_gpu_saves_the_same_time_per_token():
+    times = [answer({"gpu_layers": n, "framework": "llama.cpp"}).time_per_output_token_s for n in (10, 20, 30)]
+    assert times[0] - times[1] == pytest.approx(times[1] - times[2], rel=1e-6)
+    assert times[1] < times[0]
+
+
+@pytest.mark.parametrize("tier", ["dram", "nvme"])
+def test_reused_tokens_cost_their_fetch_instead_of_their_computation(tier):
+    computed = answer({"prompt_length": 4096, "weights": "q8_0"}).time_to_first_token_s
+    asked = scenario({"prompt_length": 4096, "weights": "q8_0", "reused_tokens": 4095, "reuse_tier": tier})
+    result = run(asked, with_penalty=False)
+    fetched = [op for op in result.program.operations if op.name == "fetch KV"]
+    size = 40 * 4095 * Sizes(asked.job.workload).kv_bytes_per_token
+    assert sum(op.size_bytes for op in fetched) == pytest.approx(size)
+    assert {op.phase for op in fetched} == {"prefill"}  # once: the decode finds it in GPU memory
+    alone = answer({"prompt_length": 1, "weights": "q8_0"}).time_to_first_token_s
+    assert alone < result.inference.time_to_first_token_s < computed
+    longer = answer({"prompt_length": 4096, "weights": "q8_0", "reused_tokens": 4095, "reuse_tier": "dram"})
+    assert longer.time_to_first_token_s <= result.inference.time_to_first_token_s * (1 + 1e-9)  # no tier is faster than dram
+
+
+def test_a_cache_kept_away_is_fetched_for_every_token():
+    asked = scenario({"weights": "q8_0"}, {"kv_cache": "dram"})
+    result = run(asked, with_penalty=False)
+    per_token = 40 * Sizes(asked.job.workload).kv_bytes_per_token
+    first = [op for op in result.program.operations if op.name == "fetch KV" and op.micro_batch == 1]
+    assert sum(op.size_bytes for op in first) == pytest.approx(256 * per_token)
+
+
+@pytest.mark.parametrize(("spare_bytes", "is_faulting"), [(0.0, False), (-1.0, True)])
+def test_managed_weights_fault_as_soon_as_one_byte_is_too_many(spare_bytes, is_faulting):
+    asked = scenario({"is_managed": True, "weights": "q8_0"})
+    machine, tier = asked.machine, "gpu0.gddr"
+    peak = capacity_plan(asked.job.workload, asked.job.placement, machine)[tier].peak_bytes
+    tiers = machine.tiers | {tier: msgspec.structs.replace(machine.tiers[tier], capacity_bytes=peak + spare_bytes)}
+    result = run(dataclasses.replace(asked, machine=dataclasses.replace(machine, tiers=tiers)), with_penalty=False)
+    fetches = [op for op in result.program.operations if op.name == "fetch weights"]
+    assert bool(fetches) == is_faulting
+    assert result.fits
+    if is_faulting:
+        assert max(op.rate_cap for op in fetches) < 10e9  # faults, not the link
+
+
+@pytest.mark.parametrize("name", ["batch_size", "gpu_layers"])
+def test_the_largest_that_fits_is_the_last_that_does(name):
+    asked = scenario({"framework": "llama.cpp"} | ({"weights": "q4_0"} if name == "batch_size" else {}))
+    found = largest(asked, name)
+    job = asked.job
+    assert is_fitting(with_value(job.workload, name, found), job.placement, asked.machine)
+    assert not is_fitting(with_value(job.workload, name, found + 1), job.placement, asked.machine)
+
+
+def test_everything_on_the_gpu_is_what_a_split_model_is_compared_with():
+    result = run(scenario({"gpu_layers": 20, "framework": "llama.cpp"}))
+    assert result.offload_penalty > 2
+    assert "does not fit" in result.penalty_base
+
+
+@pytest.mark.parametrize(
+    ("inference", "placement", "message"),
+    [
+        (
+            {"framework": "lamacpp"},
+            None,
+            r"workload\.inference\.framework: unknown framework 'lamacpp'; did you mean 'llama\.cpp'",
+        ),
+        ({"reuse_tier": "dram"}, None, r"reuse_tier: no token is reused; give reused_tokens"),
+        ({"reused_tokens": 8, "reuse_tier": "cxl7"}, None, r"reuse_tier: unknown tier 'cxl7'"),
+        ({"tensor_parallel": 3}, None, r"tensor_parallel 3 does not divide the 40 attention heads"),
+        ({"tensor_parallel": 2}, None, r"tensor_parallel x pipeline_parallel = 2 GPUs, but the machine has 1"),
+        ({}, {"optimizer_states": "dram"}, r"placement\.optimizer_states: an inference has none; place weights or kv_cache"),
+        ({}, {"weights": [{"layers": "0-40", "dram": "100%"}]}, r"layers 0-40: the model has layers 0-39"),
+    ],
+)
+def test_plans_that_cannot_run_are_refused_at_their_key(inference, placement, message):
+    with pytest.raises(InputError, match=message):
+        scenario(inference, placement)
