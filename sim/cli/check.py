@@ -87,6 +87,7 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "sources": dict(machine.sources),
         "assumptions": list(machine.assumptions),
         "warnings": list(machine.warnings),
+        "advice": list(machine.advice),
     }
 
 
@@ -166,6 +167,8 @@ def _print_machine(machine: Machine, file: str, *, has_sources: bool) -> None:
         out.print(Text(f"- {note}"))
     for warning in machine.warnings:
         out.print(Text(f"warning: {warning}", style="yellow"))
+    for rule in machine.advice:
+        out.print(Text(f"rule of thumb: {rule}", style="yellow"))
 
 
 def _print_sources(machine: Machine) -> None:

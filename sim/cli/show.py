@@ -127,6 +127,8 @@ def _print(machine: Machine, paths: list[dict[str, Any]]) -> None:
         start = format_seconds(row["latency_s"])
         table.add_row(label, format_bandwidth(row["bandwidth_bytes_per_s"]), start, row["narrowest"])
     out.print(table)
+    if machine.warnings:
+        out.print()
     for warning in machine.warnings:
         out.print(Text(f"warning: {warning}", style="yellow"))
 

@@ -9,7 +9,8 @@
       sources: {...}
     topology: {devices: {...}, links: {...}}
 
-`set` writes one value each; null removes a device or a link.
+`set` writes one value each: a mapping is laid over what is there key by key, null removes. A machine written inline takes
+`add` and `set` too, so that a sweep can change it.
 """
 
 from __future__ import annotations
@@ -48,18 +49,31 @@ def machine_from_block(raw: object, document: Document, path: NodePath) -> Machi
     if not isinstance(raw, Mapping):
         raise InputError(document.fault(path, f"expected a name or a mapping, got {describe(raw)}"))
     if "base" not in raw and "devices" in raw:
-        return machine_from(_inline(raw, document, path), name=Path(document.file).stem)
+        written = {key: value for key, value in raw.items() if key not in ("add", "set")}
+        inline = _inline(written, document, path)
+        changes = {key: raw[key] for key in ("add", "set") if key in raw}
+        if not changes:
+            return machine_from(inline, name=Path(document.file).stem)
+        _check_tables(changes, document, path).stop()
+        return _Patch(expanded(inline), document, path).apply(changes)
     faults = FaultList(refuse_unknown(raw, _PATCH_KEYS, document, path))
     if not isinstance(raw.get("base"), str):
         faults.append(document.fault(path, "missing key 'base'", "name the machine that is changed, or write 'devices'"))
-    for key in ("add", "set", "parts", "sources"):
-        if not isinstance(raw.get(key, {}), Mapping):
-            faults.append(document.fault((*path, key), f"expected a mapping, got {describe(raw[key])}"))
+    faults.extend(_check_tables(raw, document, path))
     faults.stop()
     base = expanded(read_yaml(_located(raw["base"], document, (*path, "base"))))
     patch = _Patch(base, document, path)
     machine = patch.apply(raw)
     return dataclasses.replace(machine, name=f"{Path(base.file).stem} (changed)")
+
+
+def _check_tables(raw: Mapping[str, Any], document: Document, path: NodePath) -> FaultList:
+    """Faults of tables that are no mappings."""
+    return FaultList(
+        document.fault((*path, key), f"expected a mapping, got {describe(raw[key])}")
+        for key in ("add", "set", "parts", "sources")
+        if not isinstance(raw.get(key, {}), Mapping)
+    )
 
 
 def _located(name: str, document: Document, path: NodePath) -> Path:
@@ -127,19 +141,13 @@ class _Patch:
             return
         node = self.data[table]
         for key in (name, *keys)[:-1]:
-            node = self._opened(node, key)
-        node[(name, *keys)[-1]] = copy.deepcopy(value)
+            node = _opened(node, key)
+        last = (name, *keys)[-1]
+        if isinstance(value, Mapping):
+            _lay(_opened(node, last), value)
+        else:
+            node[last] = copy.deepcopy(value)
         self.origin[(table, name, *keys)] = source
-
-    @staticmethod
-    def _opened(node: dict[str, Any], key: str) -> dict[str, Any]:
-        """The mapping below `key`, made if absent; the short form 'pcie5-x8' is written out."""
-        inner = node.get(key)
-        if isinstance(inner, str) and (match := _SHORT_LINK.fullmatch(inner)):
-            inner = {"part": match["part"], "lanes": int(match["lanes"])}
-        opened: dict[str, Any] = dict(inner) if isinstance(inner, Mapping) else {}
-        node[key] = opened
-        return opened
 
     def _placed(self, fault: Fault) -> Fault:
         """The fault at its place in the scenario if it is about something that the scenario wrote."""
@@ -149,3 +157,24 @@ class _Patch:
                 path = dotted(source) + inner
                 return dataclasses.replace(fault, file=self.scenario.file, line=self.scenario.line(source), path=path)
         return fault
+
+
+def _lay(target: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Write `changes` into nested mappings key by key; null removes a key."""
+    for key, value in changes.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, Mapping):
+            _lay(_opened(target, key), value)
+        else:
+            target[key] = copy.deepcopy(value)
+
+
+def _opened(node: dict[str, Any], key: str) -> dict[str, Any]:
+    """The mapping below `key`, made if absent; the short form 'pcie5-x8' is written out."""
+    inner = node.get(key)
+    if isinstance(inner, str) and (match := _SHORT_LINK.fullmatch(inner)):
+        inner = {"part": match["part"], "lanes": int(match["lanes"])}
+    opened: dict[str, Any] = dict(inner) if isinstance(inner, Mapping) else {}
+    node[key] = opened
+    return opened

@@ -13,6 +13,7 @@ from sim.topology import parts as p
 from sim.topology.description import DeviceEntry, Populated, Topology
 from sim.topology.graph import Edge, Media
 from sim.topology.limits import check, memory_transfers
+from sim.topology.lint import Setup, advice_of, warnings_of
 from sim.topology.machine import Device, Machine
 from sim.topology.wires import connection_of, connections, join
 
@@ -43,6 +44,7 @@ def build(topology: Topology, parts: Mapping[str, p.Part], sources: Mapping[str,
         for path, citation in sources.get(device.part_name, {}).items()
     }
     assumed = tuple(f"{path}: {citation}" for path, citation in cited.items() if citation.startswith("assumed"))
+    setup = Setup(topology=topology, parts=parts, devices=devices, edges=tuple(builder.edges))
     return Machine(
         name=topology.name,
         title=topology.title or topology.name,
@@ -54,6 +56,8 @@ def build(topology: Topology, parts: Mapping[str, p.Part], sources: Mapping[str,
         edges=tuple(builder.edges),
         media=builder.media,
         assumptions=(*topology.assumptions, *assumed),
+        warnings=warnings_of(setup),
+        advice=advice_of(setup),
         sources=cited,
     )
 

@@ -52,7 +52,8 @@ class Machine:
     edges: tuple[Edge, ...] = ()
     media: Mapping[str, Media] = field(default_factory=dict)  # by tier name
     assumptions: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # facts that cost bandwidth
+    advice: tuple[str, ...] = ()  # rules of thumb that it breaks
     sources: Mapping[str, str] = field(default_factory=dict)  # "gpu0.memory.bandwidth" -> citation
     #: paths that were walked, kept because a big node asks for the same ones thousands of times
     walked: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
