@@ -18,6 +18,9 @@ def command(
     is_fast: Annotated[bool, typer.Option("--fast", help="Only the guard's subset (seconds instead of minutes).")] = False,
     worst: Annotated[int, typer.Option(help="Print this many rows with the largest errors.")] = 0,
     out: Annotated[str, typer.Option(help="Folder for CSV tables and plots; empty = none.")] = "results/validation",
+    is_left_out: Annotated[
+        bool, typer.Option("--left-out", help="Also predict each family with constants fitted without it.")
+    ] = False,
     reference: Annotated[str, typer.Option(help="Write the summary to this CSV (the committed reference).")] = "",
     readme: Annotated[str, typer.Option(help="With --reference: rewrite the accuracy table of this page.")] = "",
     article: Annotated[str, typer.Option(help="Judge the article's claims instead, and write the page to this file.")] = "",
@@ -52,41 +55,53 @@ def command(
         report = run_rows(
             rows, num_workers=workers, on_progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
+        unseen = None
+        if is_left_out:
+            from sim.study.validation import left_out
+
+            bar.reset(task, description="predicting what was held out")
+            unseen = left_out(
+                rows, num_workers=workers, on_progress=lambda done, total: bar.update(task, completed=done, total=total)
+            )
     if reference:
-        _write_reference(report, reference, readme, rows_are_fast=is_fast)
+        _write_reference(report, unseen, reference, readme, rows_are_fast=is_fast)
     if out:
         _write_folder(report, out)
     if is_json:
         typer.echo(json.dumps(to_json(report)))
         return
-    _print_table(report)
+    _print_table(report, unseen)
     _print_skipped(report)
     for outcome in sorted(report.outcomes, key=lambda o: -abs(o.error))[:worst]:
         typer.echo(f"{100 * outcome.error:+8.1f} %  {outcome.row.id}")
 
 
-def _print_table(report: Report) -> None:
+def _print_table(report: Report, unseen: Report | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from sim.study.validation_output import to_json
 
     body = to_json(report)
+    held = to_json(unseen) if unseen else None
     table = Table(title="Error against published measurements (rows weighted, a publication at most 20 % of its family)")
-    for column in ("family", "rows", "median", "p90", "worst", "bias", "±10 %", "±25 %", "rank", "ratio", "skipped"):
+    columns = ["family", "rows", "median", "p90", *(["unseen", "p90"] if held else [])]
+    for column in (*columns, "worst", "bias", "±10 %", "±25 %", "rank", "ratio", "skipped"):
         table.add_column(column, justify="left" if column == "family" else "right")
     ratios = body["ratios"]["median_abs_error"]
     overall = {**body["overall"], "rank_correlation": None, "ratio_median_abs_error": ratios, "skipped": len(report.skipped)}
     for name, s in {**body["families"], "overall": overall}.items():
         if name == "overall":
             table.add_section()
+        h = (held["overall"] if name == "overall" else held["families"][name]) if held else None
         table.add_row(
             name.replace("_", " "), str(s["n"]), _percent(s["median_abs_error"]), _percent(s["p90_abs_error"]),
+            *([_percent(h["median_abs_error"]), _percent(h["p90_abs_error"])] if h else []),
             _percent(s["worst_abs_error"]), _percent(s["bias"], "+"), _percent(s["within_10"], digits=0),
             _percent(s["within_25"], digits=0), "" if s["rank_correlation"] is None else f"{s['rank_correlation']:.2f}",
             _percent(s["ratio_median_abs_error"]), str(s["skipped"]),
         )  # fmt: skip
-    Console(width=118).print(table)
+    Console(width=134 if held else 118).print(table)
     for measured, predicted in report.verdicts.items():
         counts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in predicted.items())
         typer.echo(f"measured {measured.replace('_', ' ')}: predicted {counts}")
@@ -128,7 +143,7 @@ def _write_folder(report: Report, out: str) -> None:
     folder.draw("errors_by_family.png", lambda path: pictures.errors_by_family(errors, path))
 
 
-def _write_reference(report: Report, path: str, readme: str, *, rows_are_fast: bool) -> None:
+def _write_reference(report: Report, unseen: Report | None, path: str, readme: str, *, rows_are_fast: bool) -> None:
     import csv
     import io
     from pathlib import Path
@@ -138,6 +153,7 @@ def _write_reference(report: Report, path: str, readme: str, *, rows_are_fast: b
 
     fast = report_of([o for o in report.outcomes if o.row.is_fast], [s for s in report.skipped if s.row.is_fast])
     lines = [] if rows_are_fast else reference_lines(report, "all")
+    lines += reference_lines(unseen, "left_out") if unseen else []
     text = as_csv(REFERENCE_COLUMNS, [*lines, *reference_lines(fast, "fast")])
     if readme:
         page = Path(readme)

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from sim.config.locate import data_folder
+from sim.config.priors import prior_of
 from sim.config.validation import suggestion, validate
 from sim.config.yaml_source import Document, NodePath, parse_yaml
 from sim.errors import Fault, InputError
+from sim.held_out import is_held_out
 from sim.topology.parts import KINDS, STRICT, Part
 from sim.units import Doc
 
@@ -154,9 +156,9 @@ def read_part(raw: object, document: Document, path: NodePath, table: Mapping[st
         raise InputError(document.fault(path, f"unknown kind of part {got!r}", f"one of {', '.join(KINDS)}"))
     faults: list[Fault] = []
     keys: dict[str, Source] = {}
-    default = raw.get("source")
+    default, kind = raw.get("source"), str(raw["kind"])
     own = {key: value for key, value in raw.items() if key not in ("source", "class")}
-    plain = _unwrap(own, default, path, document, table, keys, faults)
+    plain = _unwrap(own, default, path, document, table, keys, faults, kind)
     for name in _listed(raw.get("class")):
         shared = document.data.get("classes", {}).get(name)
         if not isinstance(shared, dict):
@@ -164,7 +166,7 @@ def read_part(raw: object, document: Document, path: NodePath, table: Mapping[st
             faults.append(document.fault((*path, "class"), f"unknown class {name!r}", suggestion(name, known)))
             continue
         missing = {key: value for key, value in shared.items() if key not in plain and key != "source"}
-        plain |= _unwrap(missing, shared.get("source"), ("classes", name), document, table, keys, faults)
+        plain |= _unwrap(missing, shared.get("source"), ("classes", name), document, table, keys, faults, kind)
     if faults:
         raise InputError(faults)
     part: Part = validate(KINDS[raw["kind"]], plain, document, path)
@@ -183,21 +185,22 @@ def _unwrap(
     table: Mapping[str, Source],
     keys: dict[str, Source],
     faults: list[Fault],
+    kind: str,
 ) -> Any:
     """The value without `{value, source}` wrappers; fills `keys` with the source of every number."""
     if isinstance(raw, dict) and "value" in raw:
         if extra := sorted(set(raw) - {"value", "source"}):
             faults.append(document.fault((*path, extra[0]), f"unknown key {extra[0]!r}", "a value takes 'value' and 'source'"))
-        return _unwrap(raw["value"], raw.get("source", default), path, document, table, keys, faults)
+        return _unwrap(raw["value"], raw.get("source", default), path, document, table, keys, faults, kind)
     if isinstance(raw, dict):
         own = raw.get("source", default)
         return {
-            key: _unwrap(value, own, (*path, key), document, table, keys, faults)
+            key: _unwrap(value, own, (*path, key), document, table, keys, faults, kind)
             for key, value in raw.items()
             if key != "source"
         }
     if isinstance(raw, list):
-        return [_unwrap(value, default, (*path, index), document, table, keys, faults) for index, value in enumerate(raw)]
+        return [_unwrap(value, default, (*path, index), document, table, keys, faults, kind) for index, value in enumerate(raw)]
     is_number = isinstance(raw, (int, float)) or (isinstance(raw, str) and raw[:1].isdigit() and " " in raw)
     if is_number and not isinstance(raw, bool):
         if default is None:
@@ -209,5 +212,9 @@ def _unwrap(
             remedy = f"did you mean {near[0]!r}?" if near else f"sources are {', '.join(table)}"
             faults.append(document.fault(path, f"unknown source {default!r}", remedy))
         else:
-            keys[".".join(str(key) for key in path[2:])] = table[default]
+            source = table[default]
+            if is_held_out(source.fitted_on):
+                raw, why = prior_of(kind, path[2:])
+                source = Source(kind="assumed", cite=f"without its own measurements: {why}")
+            keys[".".join(str(key) for key in path[2:])] = source
     return raw

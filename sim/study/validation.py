@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 
 from sim.errors import TiersimError
+from sim.held_out import hold_out
 from sim.metrics.errors import (
     ErrorSummary,
     accuracy,
@@ -77,9 +78,16 @@ class Report:
 
 
 def run_rows(
-    rows: Sequence[Row], *, num_workers: int = 0, on_progress: Callable[[int, int], None] = lambda _done, _total: None
+    rows: Sequence[Row],
+    *,
+    num_workers: int = 0,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+    held_out: Iterable[str] = (),
 ) -> Report:
-    """Predict all rows (on `num_workers` processes, default one per CPU; 1 = in this process) and sum up."""
+    """Predict all rows (on `num_workers` processes, default one per CPU; 1 = in this process) and sum up.
+
+    Constants that were fitted on the tables `held_out` are replaced by what one would assume without them.
+    """
     skipped = [Skipped(row=row, kind=kind, reason=text) for row in rows for kind, text in [_excuse(row)] if text]
     wanted = [row for row in rows if not _excuse(row)[1]]
     groups: dict[str, list[Row]] = {}
@@ -87,7 +95,7 @@ def run_rows(
         groups.setdefault(row.run_key, []).append(row)
     outcomes: list[Outcome] = []
     total, done = len(groups), 0
-    for results in _chunks_run(list(groups.values()), num_workers or _usable_cpus()):
+    for results in _chunks_run(list(groups.values()), num_workers or _usable_cpus(), tuple(held_out)):
         for group, found in results:
             done += 1
             for row in group:
@@ -100,6 +108,20 @@ def run_rows(
     outcomes.sort(key=lambda outcome: order[outcome.row.id])
     skipped.sort(key=lambda item: order[item.row.id])
     return report_of(outcomes, skipped)
+
+
+def left_out(
+    rows: Sequence[Row], *, num_workers: int = 0, on_progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> Report:
+    """Predict each family with constants that were fitted without its own tables: the error on what was never seen."""
+    parts = []
+    for family in FAMILIES:
+        mine = [row for row in rows if row.family == family]
+        if mine:
+            tables = sorted({row.table for row in mine})
+            parts.append(run_rows(mine, num_workers=num_workers, held_out=tables))
+            on_progress(sum(len(part.outcomes) + len(part.skipped) for part in parts), len(rows))
+    return report_of([o for part in parts for o in part.outcomes], [s for part in parts for s in part.skipped])
 
 
 def report_of(outcomes: Sequence[Outcome], skipped: Sequence[Skipped] = ()) -> Report:
@@ -177,12 +199,19 @@ def _sweeps(outcomes: Sequence[Outcome]) -> Iterator[Sweep]:
 _Found = dict[str, Prediction] | str
 
 
-def _chunks_run(groups: Sequence[list[Row]], num_workers: int) -> Iterator[list[tuple[list[Row], _Found]]]:
+def _chunks_run(
+    groups: Sequence[list[Row]], num_workers: int, held_out: tuple[str, ...]
+) -> Iterator[list[tuple[list[Row], _Found]]]:
     chunks = [groups[start : start + _CHUNK] for start in range(0, len(groups), _CHUNK)]
     if num_workers <= 1 or len(chunks) <= 1:
-        yield from map(_run_chunk, chunks)
+        hold_out(held_out)
+        try:
+            yield from map(_run_chunk, chunks)
+        finally:
+            hold_out(())
         return
-    with ProcessPoolExecutor(min(num_workers, len(chunks)), mp_context=get_context("spawn")) as pool:
+    workers, context = min(num_workers, len(chunks)), get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=hold_out, initargs=(held_out,)) as pool:
         for future in as_completed([pool.submit(_run_chunk, chunk) for chunk in chunks]):
             yield future.result()
 

@@ -98,11 +98,15 @@ def with_table(text: str, lines: Iterable[Mapping[str, str]]) -> str:
     by_set: dict[str, dict[str, Mapping[str, str]]] = {}
     for line in lines:
         by_set.setdefault(line["set"], {})[line["family"]] = line
-    head = ("family", "rows", "median", "90 % below", "bias", "within 25 %", "ratios in a sweep", "skipped")
+    unseen = by_set.get("left_out", {})
+    more = ("unseen: median", "unseen: 90 % below") if unseen else ()
+    head = ("family", "rows", "median", "90 % below", *more, "bias", "within 25 %", "ratios in a sweep", "skipped")
     table = [f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 1) + "|"]
     for family, line in by_set.get("all", {}).items():
         cells = [_percent_of(line[key], sign) for key, sign in _TABLE_CELLS]
-        table.append(f"| {' | '.join([family.replace('_', ' '), line['n'], *cells, line['skipped']])} |")
+        held = [_percent_of(unseen[family][key]) for key, _ in _TABLE_CELLS[:2]] if unseen else []
+        texts = [family.replace("_", " "), line["n"], *cells[:2], *held, *cells[2:], line["skipped"]]
+        table.append(f"| {' | '.join(texts)} |")
     return f"{before}{opening}\n{chr(10).join(table)}\n{closing}{after}"
 
 

@@ -81,6 +81,11 @@ class Row:
         return f"{self.document}; {self.locate}" if self.locate else self.document
 
     @property
+    def table(self) -> str:
+        """The table that it stands in: "publication/table"."""
+        return "/".join(self.id.split("/")[:2])
+
+    @property
     def run_key(self) -> str:
         """Rows with equal keys are answered by one run."""
         return json.dumps([self.kind, self.inputs], sort_keys=True, default=str)

@@ -1,0 +1,54 @@
+"""What one would assume of a part's constant without having measured anything: protocol overheads and textbook figures.
+
+They stand in for fitted constants while their measurements are held out (`tiersim validate --left-out`), so that the
+error of a family can be told without its own rows.
+"""
+
+from __future__ import annotations
+
+#: (kind of part, last key of the number, or the key that holds a table of numbers) -> value and why
+PRIORS: dict[tuple[str, str], tuple[object, str]] = {
+    # memory buses
+    ("memory", "efficiency"): (0.85, "refresh takes 4 to 5 % (JEDEC tRFC / tREFI), row misses and turnarounds about 10 %"),
+    ("memory", "turnaround"): (0.05, "one bus turnaround for each few dozen bursts"),
+    ("memory", "write_cost"): (0.1, "write recovery (JEDEC tWR, tWTR) once per row"),
+    ("memory", "kernel_bandwidth"): (0.85, "as the bus: kernels stream at what the memory gives"),
+    # sockets: DRAM idle latency, and an M/D/1 queue in front of the channel
+    ("cpu", "idle"): ("100 ns", "usual local DRAM latency of a server socket"),
+    ("cpu", "a"): (0.5, "M/D/1 queue: waiting time u / 2 (1 - u) of a service time"),
+    ("cpu", "c"): (0.0, "M/D/1 queue: reads and writes alike"),
+    ("cpu", "k"): (0.9, "M/D/1 queue, saturating at 111 % of the mean rate"),
+    ("cpu", "efficiency"): (0.85, "refresh, row misses and turnarounds, as for every DRAM bus"),
+    ("cpu", "dma_cache"): ("8 MB", "two of the usual 16 to 20 ways of a cache for device writes"),
+    ("cpu", "cache_bandwidth"): ("1000 GB/s", "32 B per cycle from each cache slice"),
+    ("cpu", "lines_per_core"): (24, "outstanding misses of a core: 10 to 16 line fill buffers and a prefetcher"),
+    ("cpu", "write_lines_per_core"): (24, "outstanding misses of a core: 10 to 16 line fill buffers and a prefetcher"),
+    ("cpu", "near_latency"): ("0 ns", "no step beyond the memory's own latency"),
+    # links
+    ("link", "efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
+    ("link", "upward_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
+    ("link", "load_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
+    ("link", "store_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
+    ("link", "cpu_load_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
+    ("link", "cpu_store_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
+    ("link", "collective_efficiency"): (0.9, "a collective moves what a copy moves"),
+    ("link", "switch_efficiency"): (0.9, "a collective moves what a copy moves"),
+    ("link", "message_latency"): ("5 us", "launch of a kernel and one flag through memory"),
+    ("link", "latency"): ("200 ns", "two serialisations and a traversal of each end's fabric"),
+    ("link", "request_cost"): (0.0, "requests travel in the other direction's idle slots"),
+    ("switch", "efficiency"): (1.0, "a switch forwards at line rate"),
+    # accelerators
+    ("gpu", "gemm_efficiency"): (0.75, "three quarters of the dense peak, the usual figure for a tuned library"),
+    ("gpu", "attention_efficiency"): (0.5, "half of the dense peak, as the first fused kernels aimed at"),
+    ("gpu", "copy_latency"): ("10 us", "launch of a copy, as CUDA's documentation tells"),
+    # drives
+    ("nvme", "efficiency"): (1.0, "the datasheet's sequential rate"),
+}
+
+
+def prior_of(kind: str, path: tuple[object, ...]) -> tuple[object, str]:
+    """(value as YAML would write it, why) of the number at `path` of a part; KeyError for one that has no prior."""
+    for key in reversed(path):
+        if (kind, str(key)) in PRIORS:
+            return PRIORS[kind, str(key)]
+    raise KeyError(f"no prior for {kind} {'.'.join(map(str, path))}")

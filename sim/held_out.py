@@ -1,0 +1,23 @@
+"""Which measurements are held out: constants that were fitted on them stand aside for what one would assume without them.
+
+`tiersim validate --left-out` predicts every family as if its own measurements had never been seen. The set is one per
+process and chosen before anything is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_names: frozenset[str] = frozenset()
+
+
+def hold_out(tables: Iterable[str]) -> None:
+    """Forget these tables of measurements ("publication/table"), and with them their publications; [] remembers all."""
+    global _names
+    given = frozenset(tables)
+    _names = given | {table.split("/", 1)[0] for table in given}
+
+
+def is_held_out(fitted_on: Iterable[str]) -> bool:
+    """Whether a constant that was fitted on these tables, or whole publications, must stand aside."""
+    return bool(_names) and not _names.isdisjoint(fitted_on)

@@ -1,0 +1,57 @@
+"""Constants whose measurements are held out: what they were fitted on exists, and what stands in for them."""
+
+from pathlib import Path
+
+import pytest
+
+from sim.config.parts import load_parts, part_names
+from sim.config.priors import PRIORS, prior_of
+from sim.held_out import hold_out, is_held_out
+from sim.study.validation_rows import read_rows
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def forget():
+    yield hold_out
+    hold_out(())
+
+
+def test_tables_and_their_publications_are_held_out(forget):
+    assert not is_held_out(["a/t"])
+    forget(["a/t"])
+    assert is_held_out(["a/t"])
+    assert is_held_out(["b/u", "a"])
+    assert not is_held_out(["a/other"])
+    assert not is_held_out([])
+    forget(())
+    assert not is_held_out(["a/t"])
+
+
+def test_every_fit_names_tables_that_exist():
+    rows = read_rows([ROOT / "scenarios" / "validation"])
+    known = {row.table for row in rows} | {row.table.split("/")[0] for row in rows}
+    fits = {
+        source for part in load_parts(part_names()).source_keys.values() for source in part.values() if source.kind == "fit"
+    }
+    assert len(fits) > 20
+    for source in fits:
+        assert source.fitted_on, source.cite
+        assert set(source.fitted_on) <= known, source.cite
+
+
+def test_every_fitted_number_has_something_to_stand_in(forget):
+    rows = read_rows([ROOT / "scenarios" / "validation"])
+    forget({row.table for row in rows})
+    catalogue = load_parts(part_names())
+    left = {source.cite for part in catalogue.source_keys.values() for source in part.values() if source.kind == "fit"}
+    assert left == set()
+    assert catalogue.parts["pcie4"].efficiency == PRIORS["link", "efficiency"][0]
+    assert "without its own measurements" in catalogue.sources["pcie4"]["efficiency"]
+
+
+def test_the_nearest_key_decides_and_an_unknown_one_is_a_defect():
+    assert prior_of("gpu", ("gemm_efficiency", "bf16"))[0] == PRIORS["gpu", "gemm_efficiency"][0]
+    with pytest.raises(KeyError, match=r"no prior for gpu compute\.bf16"):
+        prior_of("gpu", ("compute", "bf16"))
