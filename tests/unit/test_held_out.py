@@ -1,5 +1,6 @@
 """Constants whose measurements are held out: what they were fitted on exists, and what stands in for them."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from sim.config.parts import load_parts, part_names
 from sim.config.priors import PRIORS, prior_of
 from sim.held_out import hold_out, is_held_out
 from sim.study.validation_rows import read_rows
+from sim.workload.frameworks import PROFILES, Profile, profile
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,3 +57,19 @@ def test_the_nearest_key_decides_and_an_unknown_one_is_a_defect():
     assert prior_of("gpu", ("gemm_efficiency", "bf16"))[0] == PRIORS["gpu", "gemm_efficiency"][0]
     with pytest.raises(KeyError, match=r"no prior for gpu compute\.bf16"):
         prior_of("gpu", ("compute", "bf16"))
+
+
+def test_a_framework_forgets_what_was_fitted_on_held_out_runs(forget):
+    fitted = profile("deepspeed-zero")
+    forget(["deep-optimizer-states/x"])
+    plain = profile("deepspeed-zero")
+    assert plain.hook_backward_s == Profile(name="", source="").hook_backward_s != fitted.hook_backward_s
+    assert plain.bucket_elements == fitted.bucket_elements
+
+
+def test_what_frameworks_were_fitted_on_exists():
+    rows = read_rows([ROOT / "scenarios" / "validation"])
+    known = {row.table for row in rows} | {row.table.split("/")[0] for row in rows}
+    for item in PROFILES.values():
+        assert {table for tables in item.fitted.values() for table in tables} <= known, item.name
+        assert set(item.fitted) <= {entry.name for entry in fields(item)}, item.name

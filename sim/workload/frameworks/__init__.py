@@ -8,10 +8,11 @@ like; it never sets a constant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 
 from sim.errors import Fault, InputError
+from sim.held_out import is_held_out
 
 #: traffic to quantise one GEMM input element: read 2 bytes, write the row-wise and the transposed copy (and scales)
 _CAST_BYTES = {"fp8": 4.0, "mxfp8": 4.1, "nvfp4": 3.1}
@@ -62,6 +63,8 @@ class Profile:
     update_write_share: float = 0.43
     binds_cores: bool = True  # host threads stay near their memory; `offload.cores_bound` overrides it
     gpu_update_bytes_per_element: float = 30.0
+    #: field -> tables of measurements ("publication" or "publication/table") that it was fitted on
+    fitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 _DEEPSPEED = Profile(
@@ -76,6 +79,10 @@ _DEEPSPEED = Profile(
     step_fixed_s=0.17,
     micro_batch_fixed_s=0.29,
     bucket_elements=500_000_000,
+    fitted=dict.fromkeys(
+        ("update_bytes_per_element", "hook_forward_s", "hook_backward_s", "step_fixed_s", "micro_batch_fixed_s"),
+        ("deep-optimizer-states",),
+    ),
 )
 _MEGATRON = Profile(
     name="megatron",
@@ -96,6 +103,9 @@ _MEGATRON_DEEPSPEED = replace(
     dispatch_s_per_kernel=55e-6,
     send_fixed_s=1e-3,
     is_send_blocking=True,
+    fitted=dict.fromkeys(
+        ("elementwise_traffic", "softmax_traffic", "dispatch_s_per_kernel", "send_fixed_s", "is_send_blocking"), ("vtrain",)
+    ),
 )
 _MEGATRON_CORE = replace(
     _MEGATRON,
@@ -153,7 +163,9 @@ def remedy(name: str) -> str:
 
 
 def profile(name: str) -> Profile:
-    """The profile of that name; InputError with a suggestion otherwise."""
+    """The profile of that name, with a plain framework's values for what is held out; InputError with a suggestion."""
     if name in PROFILES:
-        return PROFILES[name]
+        found = PROFILES[name]
+        stand_ins = {item.name: item.default for item in fields(Profile) if is_held_out(found.fitted.get(item.name, ()))}
+        return replace(found, **stand_ins) if stand_ins else found  # type: ignore[arg-type]
     raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy(name), path="workload.training.framework"))
