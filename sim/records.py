@@ -370,6 +370,17 @@ class Transfer(Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
+class Pool(Struct, frozen=True, kw_only=True):
+    """Memory of a device whose capacity is granted to hosts while they run; each host sees its part as a tier of its own."""
+
+    name: str
+    capacity_bytes: float
+    granted_bytes: dict[str, float]  # tier of each host -> bytes at the start
+    extent_bytes: float  # granted and released in whole extents
+    grant_latency_s: float  # from a request to the first access
+    release_bytes_per_s: float  # at which a host gives capacity back
+
+
 class Overflow(Struct, frozen=True, kw_only=True):
     """An allocation that does not fit: what a capacity policy is asked about."""
 

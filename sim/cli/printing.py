@@ -70,6 +70,9 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
     if result.jobs:
         out.print()
         out.print(job_table(result))
+    if result.pools:
+        out.print()
+        out.print(pool_table(result))
     out.print()
     title = "Where the answer's time goes" if result.inference else "Where the step goes"
     out.print(breakdown_table(result.summary.breakdown_s, title))
@@ -210,6 +213,17 @@ def job_table(result: Result) -> Table:
         seconds, tokens = format_seconds(job.summary.step_time_s), format_rate(job.summary.tokens_per_s)
         name, host = job.scenario.job.name, job.scenario.job.host or job.scenario.machine.name
         table.add_row(name, host, Text(words, style=style), seconds, tokens, f"{job.contention:.3g} x")
+    return table
+
+
+def pool_table(result: Result) -> Table:
+    """One row per pool that is divided among hosts: what they hold at once, against the sum of their own peaks."""
+    table = plain_table("Pool", "capacity", "held at once", "sum of hosts' peaks", "saved", "grants", "taken back")
+    for name, pool in result.pools.items():
+        own = pool.own_peaks_bytes
+        saved = f"{100 * (1 - pool.peak_bytes / own):.0f} %" if own else "-"
+        sizes = (format_bytes(pool.capacity_bytes), format_bytes(pool.peak_bytes), format_bytes(own))
+        table.add_row(name, *sizes, saved, str(pool.num_grants), str(pool.num_releases))
     return table
 
 

@@ -5,6 +5,7 @@ optimizer_states: {dram: 60%, cxl0: 40%}            # interleaved page by page
 gradients: {policy: by_layer, shares: {dram: 50%, cxl0: 50%}}
 activations: {layers: 0-19, dram: 100%}             # the other layers stay on the GPU
 kv_cache: {policy: weighted_interleave, weights: {dram: 3, cxl0: 1}}
+weights: {pool0: 100%, shared: 40%}                 # that part is there once for all jobs that share it
 weights: [{layers: 0-9, gpu: 100%}, {layers: 10-39, dram: 100%}]
 """
 
@@ -23,7 +24,7 @@ from sim.records import TensorClass
 from sim.units import parse
 
 #: keys of an entry that are not tier names
-_ENTRY_KEYS = ("policy", "shares", "weights", "layers", "options")
+_ENTRY_KEYS = ("policy", "shares", "weights", "layers", "options", "shared")
 #: policies whose shares come from `weights` N:M
 _WEIGHTED = "weighted_interleave"
 _CLASSES = tuple(tensor_class.value for tensor_class in TensorClass)
@@ -145,6 +146,11 @@ def _entry(tensor_class: TensorClass, raw: object, document: Document, path: Nod
         faults.append(document.fault((*path, "policy"), f"unknown placement policy {policy!r}", remedy))
     if not isinstance(options, Mapping):
         faults.append(document.fault((*path, "options"), f"expected a mapping, got {describe(options)}"))
+    shared = 0.0
+    try:
+        shared = _share(raw.get("shared", "0%"), document, (*path, "shared"))
+    except InputError as error:
+        faults += error.faults
     shares: dict[str, float] = {}
     try:
         shares = _shares(raw, str(policy), document, path)
@@ -152,7 +158,7 @@ def _entry(tensor_class: TensorClass, raw: object, document: Document, path: Nod
         faults += error.faults
     if faults:
         raise InputError(faults)
-    return Entry(tensor_class=tensor_class, shares=shares, policy=str(policy), layers=layers, options=options)
+    return Entry(tensor_class=tensor_class, shares=shares, policy=str(policy), layers=layers, options=options, shared=shared)
 
 
 def _shares(raw: Mapping[str, object], policy: str, document: Document, path: NodePath) -> dict[str, float]:
@@ -193,18 +199,26 @@ def _weights(raw: object, document: Document, path: NodePath) -> dict[str, float
     return {tier: weight / total for tier, weight in raw.items()}
 
 
+def _share(value: object, document: Document, path: NodePath, otherwise: str = "") -> float:
+    """A share between 0% and 100%; `otherwise` is the remedy for what is no number at all."""
+    try:
+        share = parse(value, "fraction")
+    except ValueError as error:
+        what, _, remedy = str(error).partition(", write ")
+        raise InputError(document.fault(path, what, f"write {remedy}" if remedy else otherwise)) from None
+    if not 0.0 <= share <= 1.0:
+        raise InputError(document.fault(path, f"a share lies between 0% and 100%, got {describe(value)}"))
+    return share
+
+
 def _fractions(raw: Mapping[str, object], document: Document, path: NodePath) -> dict[str, float]:
     shares: dict[str, float] = {}
     faults: list[Fault] = []
     for tier, value in raw.items():
         try:
-            shares[tier] = parse(value, "fraction")
-        except ValueError as error:
-            what, _, remedy = str(error).partition(", write ")
-            faults.append(document.fault((*path, tier), what, f"write {remedy}" if remedy else suggestion(tier, _ENTRY_KEYS)))
-            continue
-        if not 0.0 <= shares[tier] <= 1.0:
-            faults.append(document.fault((*path, tier), f"a share lies between 0% and 100%, got {describe(value)}"))
+            shares[tier] = _share(value, document, (*path, tier), suggestion(tier, _ENTRY_KEYS))
+        except InputError as error:
+            faults += error.faults
     if not faults and abs(sum(shares.values()) - 1.0) > 1e-6:
         total = 100 * sum(shares.values())
         change = f"{'add' if total < 100 else 'take away'} {abs(100 - total):.6g}%"

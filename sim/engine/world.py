@@ -20,6 +20,7 @@ import simpy
 
 from sim.engine import outside
 from sim.engine.kernel import Kernel
+from sim.engine.ledger import ROUNDING
 from sim.errors import InputError, InternalError
 from sim.records import Allocation, Answer, Kind, Operation, Overflow, Snapshot, Transfer
 
@@ -81,6 +82,24 @@ class World:
         outside.set_cap(self._kernel, self._index(operation), rate_cap, self.now)
         self.note(f"rate cap of {operation} set to {rate_cap:g} per s")
 
+    def held_bytes(self, tier: str) -> float:
+        """Bytes that one member of the tier holds now."""
+        return self._kernel.ledger.held[self._tier(tier)]
+
+    def set_capacity(self, tier: str, capacity_bytes: float, operation: str = "") -> None:
+        """From now on the tier has this capacity; `operation`, blocked for it, asks again if it still does not fit."""
+        held = self.held_bytes(tier)
+        if capacity_bytes < held * (1.0 - ROUNDING):
+            raise InternalError(f"cannot shrink {tier!r} to {capacity_bytes!r} bytes, it holds {held!r}")
+        kernel, index = self._kernel, self._tier(tier)
+
+        def apply(_: float) -> None:
+            kernel.ledger.capacity[index] = capacity_bytes
+
+        kernel.change(self.now, apply)
+        if operation:
+            outside.retry(kernel, self._index(operation), self.now)
+
     def note(self, text: str) -> None:
         """Add a line to the replay's events."""
         self.events.append(f"{self.now:.9g} s: {text}")
@@ -120,6 +139,12 @@ class World:
         arrived = [self.transfer(move) for move in answer.transfers]
         if arrived:
             self.env.all_of(arrived).callbacks.append(lambda _: outside.retry(kernel, index, self.now))
+
+    def _tier(self, name: str) -> int:
+        names = [tier.name for tier in self._kernel.arrays.tiers]
+        if name not in names:
+            raise InputError(f"no tier is called {name!r}")
+        return names.index(name)
 
     def _index(self, operation: str) -> int:
         if not self._names:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 
 from sim.kept import Kept
 from sim.placement.capacity import capacity_plan
@@ -16,6 +18,9 @@ from sim.workload.footprint import with_occupancy
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
+if TYPE_CHECKING:
+    from sim.program.coherence import Coherence
+
 #: tier kinds that count as storage for a workload
 _STORAGE = ("nvme",)
 #: classes that a host holds in ordinary (pageable) memory; pinned buffers, gradients and weights cannot be swapped
@@ -27,14 +32,17 @@ _STEPS: Kept[Step] = Kept(_KEPT_OPERATIONS, lambda step: len(step.operations))
 _OCCUPIED: Kept[tuple[Step, Step]] = Kept(_KEPT_OPERATIONS, lambda steps: len(steps[0].operations))
 
 
-def prepare(scenario: Scenario, num_micro_batches: int | None = None) -> tuple[Step, Program]:
+def prepare(
+    scenario: Scenario, num_micro_batches: int | None = None, *, coherence: Coherence | None = None
+) -> tuple[Step, Program]:
     """The logical step of the scenario's job and its lowering onto the machine, without replaying it.
 
-    `num_micro_batches` writes out that many micro-batches of a training step; default all.
+    `num_micro_batches` writes out that many micro-batches of a training step; default all. `coherence` is what other hosts
+    share with the job.
     """
     job = placed(loaded(scenario.job), scenario.machine)
     step = occupied(step_of(job, scenario.machine, num_micro_batches), job)
-    return step, lowered(step, job, scenario)
+    return step, lowered(step, job, scenario, coherence)
 
 
 def occupied(step: Step, job: Job) -> Step:
@@ -47,13 +55,13 @@ def occupied(step: Step, job: Job) -> Step:
     return _OCCUPIED.get(key, lambda: (step, with_occupancy(step, training, homes)))[1]
 
 
-def lowered(step: Step, job: Job, scenario: Scenario) -> Program:
+def lowered(step: Step, job: Job, scenario: Scenario, coherence: Coherence | None = None) -> Program:
     """The step on the scenario's machine under the job's placement, with page faults where a host swaps."""
     from sim.program import lower
     from sim.program.paging import with_swap
 
     placement = effective_placement(job.placement, job.workload)
-    program = lower(step, scenario.machine, placement, is_folded=scenario.options.is_folded)
+    program = lower(step, scenario.machine, placement, is_folded=scenario.options.is_folded, coherence=coherence)
     swap = swap_of(job, scenario.machine)
     if swap is None:
         return program

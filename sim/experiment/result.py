@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from msgspec import to_builtins
 from sim.metrics import Summary
 from sim.metrics.claim import is_of_sweep, verdict_of
 from sim.metrics.inference import InferenceTimes
+from sim.metrics.pooling import PoolUse
 from sim.metrics.uncertainty import Band
 from sim.placement.capacity import verdict
 from sim.records import Program, Replay, Step
@@ -48,6 +50,7 @@ class Result:
     tiering: tuple[TieringStep, ...] = ()  # under a policy that moves pages: the steps up to the steady one
     shown: str = ""  # which part of the step `program` and `replay` hold, where it is not all of it
     contention: float = 1.0  # of a job: its time beside the others / its time alone
+    pools: Mapping[str, PoolUse] = field(default_factory=dict)  # divided among the hosts of several jobs
 
     def to_pandas(self) -> Any:
         """The operations of the replay as a pandas frame, one row each (extra `table`); times in s, sizes in bytes."""
@@ -142,7 +145,12 @@ class Result:
             }
         if self.tiering:
             body["tiering"] = [to_builtins(row) for row in self.tiering]
+        if self.pools:
+            body["pools"] = {
+                name: to_builtins(pool) | {"own_peaks_bytes": pool.own_peaks_bytes} for name, pool in self.pools.items()
+            }
         if self.jobs:
+            body["contention"] = self.contention if fits else None
             body["jobs"] = {
                 result.scenario.job.name: result.point() | {"contention": result.contention} for result in self.jobs
             }

@@ -9,17 +9,17 @@ from typing import Protocol
 import msgspec
 
 from sim.config.reference import validation_errors
-from sim.errors import InputError
-from sim.experiment.preparing import Swap, loaded, placed, prepare, swap_of
+from sim.experiment.preparing import Swap, loaded, placed, swap_of
 from sim.experiment.result import Result
-from sim.experiment.solving import Solved, replayed, solve, summarised
+from sim.experiment.solving import Solved, solve, summarised
 from sim.experiment.tiering import TieringStep, moves, settle
-from sim.metrics import Summary, TierUse, summarise
+from sim.experiment.together import all_tiers, on_host, simulate
+from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import capacity_plan, needs_sentence
 from sim.placement.plan import Placement
 from sim.records import Step
-from sim.scenario import Job, Scenario, Trace
+from sim.scenario import Scenario, Trace
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -43,7 +43,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     if len(scenario.jobs) > 1:
         return _run_together(scenario)
     if scenario.job.host:
-        scenario = _on_host(scenario, scenario.job)
+        scenario = on_host(scenario, scenario.job)
     tiering: tuple[TieringStep, ...] = ()
     if moves(asked[0]):
         settled = settle(scenario, asked[0], scenario.job.placement)
@@ -76,54 +76,31 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     )
 
 
-def _on_host(scenario: Scenario, job: Job) -> Scenario:
-    """The scenario of one job alone on its own host's view of the machine."""
-    from sim.topology.view import host_view
-
-    hosts = scenario.machine.hosts()
-    host = job.host or hosts[0]
-    machine = host_view(scenario.machine, host) if len(hosts) > 1 or job.host else scenario.machine
-    return dataclasses.replace(scenario, machine=machine, jobs=(dataclasses.replace(job, host="", start_s=0.0),))
-
-
 def _run_together(scenario: Scenario) -> Result:
     """All jobs of the scenario in one simulation; the result holds one result per job."""
-    from sim.program.merge import Part, merge, of_job
-
-    alone = [_on_host(scenario, job) for job in scenario.jobs]
-    prepared = [prepare(item) for item in alone]
-
-    def parts() -> list[Part]:
-        rows = zip(scenario.jobs, prepared, strict=True)
-        return [Part(name=job.name, program=program, start_s=job.start_s) for job, (_, program) in rows]
-
-    try:
-        program = merge(parts(), scenario.name)
-    except InputError:  # ranks that share a channel with another job are no longer alike: write each by itself
-        unfolded = dataclasses.replace(scenario.options, is_folded=False)
-        prepared = [prepare(dataclasses.replace(item, options=unfolded)) for item in alone]
-        program = merge(parts(), scenario.name)
-    replay = replayed(program, scenario)
-    results = []
+    together = simulate(scenario)
     hosts = [job.host or scenario.machine.hosts()[0] for job in scenario.jobs]
-    for part, item, (step, own), host in zip(parts(), alone, prepared, hosts, strict=True):
-        seen = of_job(part, replay)
+    results = []
+    for job, item, solved, host in zip(scenario.jobs, together.alone, together.jobs, hosts, strict=True):
         single = run(item)
-        summary, times = summarised(item, own, seen)
-        contention = summary.step_time_s / single.summary.step_time_s
+        contention = solved.summary.step_time_s / single.summary.step_time_s
+        summary = msgspec.structs.replace(solved.summary, tiers=single.summary.tiers)
         results.append(
             dataclasses.replace(
-                single, step=step, program=own, replay=seen, summary=summary, inference=times, contention=contention,
-                offload_penalty=single.offload_penalty * contention,
-                scenario=dataclasses.replace(item, jobs=(dataclasses.replace(item.job, name=part.name, host=host),)),
+                single, step=solved.step, program=solved.program, replay=solved.replay, summary=summary,
+                inference=solved.times, contention=contention, offload_penalty=single.offload_penalty * contention,
+                scenario=dataclasses.replace(item, jobs=(dataclasses.replace(item.job, name=job.name, host=host),)),
             )
         )  # fmt: skip
-    whole = summarise(program, replay)
-    reasons = _overflows(whole)
+    tiers = all_tiers(together, [result.summary.tiers for result in results])
+    whole = msgspec.structs.replace(together.summary, tiers=tiers)
+    reasons = _overflows(whole) + ([together.reason] if together.reason else [])
+    reasons += [f"{job.name}: {result.reason}" for job, result in zip(scenario.jobs, results, strict=True) if not result.fits]
     return dataclasses.replace(
-        results[0], scenario=scenario, program=program, replay=replay, summary=whole, inference=None, fits=not reasons,
-        reason="; ".join(reasons), offload_penalty=max(result.offload_penalty for result in results),
+        results[0], scenario=scenario, program=together.program, replay=together.replay, summary=whole, inference=None,
+        fits=not reasons, reason="; ".join(reasons), offload_penalty=max(result.offload_penalty for result in results),
         penalty_base="the slowest job", jobs=tuple(results), contention=max(result.contention for result in results),
+        pools=together.pools,
     )  # fmt: skip
 
 

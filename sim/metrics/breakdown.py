@@ -33,11 +33,13 @@ def busy_interval(operation: Operation, record: OperationRecord) -> tuple[float,
 
 
 def slowest_rank(program: Program, replay: Replay) -> str:
-    """The rank class whose last operation ends last; on a tie, the first by name."""
+    """The rank class whose last operation that takes time ends last; on a tie, the first by name."""
     streams = {operation.id: operation.stream for operation in program.operations}
     ends: dict[str, float] = {}
     for record in replay.operations:
         rank = rank_of(streams[record.id])
+        if record.end_s == record.start_s:
+            continue
         ends[rank] = max(ends.get(rank, 0.0), record.end_s)
     return min(ends, key=lambda rank: (-ends[rank], rank)) if ends else ""
 

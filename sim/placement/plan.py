@@ -14,7 +14,8 @@ class Entry:
 
     `shares` maps tier role or name to a fraction; they sum to 1. `policy` says how the shares are laid out:
     interleave (every access uses all tiers at once, page by page), by_layer (whole layers on one tier), or the name
-    of a dynamic policy, with its `options`.
+    of a dynamic policy, with its `options`. `shared` is the part of the class's bytes in a pool that jobs of other hosts
+    use too (those whose entry for the class and tier says so).
     """
 
     tensor_class: TensorClass
@@ -22,6 +23,7 @@ class Entry:
     policy: str = "interleave"
     layers: tuple[int, int] | None = None  # inclusive range
     options: Mapping[str, object] = field(default_factory=dict)
+    shared: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

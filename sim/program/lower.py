@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from sim.laws.kernels import peak
 from sim.laws.paging import gpu_fault_rate
 from sim.placement.plan import Placement
+from sim.program.coherence import Coherence
 from sim.program.kernels import Compute, compute
 from sim.program.lower_demands import Demands, home_of
 from sim.program.ranks import TIER, Group, arrange
@@ -32,19 +33,21 @@ _COMPUTE_WEIGHT = 1e-3
 _WITHOUT_WORK = (Kind.MARKER, Kind.ALLOCATE, Kind.FREE)
 
 
-def lower(step: Step, machine: Machine, placement: Placement, *, is_folded: bool = True) -> Program:
+def lower(
+    step: Step, machine: Machine, placement: Placement, *, is_folded: bool = True, coherence: Coherence | None = None
+) -> Program:
     """Bind a step to channels, tiers and streams of a machine.
 
-    Identical ranks become one stream with a multiplicity unless `is_folded` is false. Raises InputError when the
-    machine lacks a tier, a network or GPUs that the step needs.
+    `coherence` names what other hosts share with this job. Identical ranks become one stream with a multiplicity unless
+    `is_folded` is false. Raises InputError when the machine lacks a tier, a network or GPUs that the step needs.
     """
-    return _Lowering(step, machine, placement, is_folded=is_folded).program()
+    return _Lowering(step, machine, placement, is_folded=is_folded, coherence=coherence or Coherence()).program()
 
 
 class _Lowering:
-    def __init__(self, step: Step, machine: Machine, placement: Placement, *, is_folded: bool) -> None:
+    def __init__(self, step: Step, machine: Machine, placement: Placement, *, is_folded: bool, coherence: Coherence) -> None:
         self.step, self.machine = step, machine
-        self.demands = Demands(step, machine, placement)
+        self.demands = Demands(step, machine, placement, coherence)
         self.outline = self.demands.outline
         self._computes: dict[tuple[str, int, float], Compute] = {}
         self.ranks = arrange(step, machine, self.demands.footways, is_folded=is_folded)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from sim.errors import Fault, InputError
 from sim.kept import Kept
 from sim.placement.plan import Placement
+from sim.program.coherence import Coherence
 from sim.program.collectives import collective
 from sim.program.ranks import TIER, Footways
 from sim.program.transfers import Flow, Membership, Routes, sm_channel
-from sim.records import Kind, Residency, Step, StepOperation
+from sim.records import Kind, Residency, Step, StepOperation, TensorClass
 from sim.topology.machine import Machine
+from sim.topology.route import merged
 
 
 class Outline:
@@ -79,8 +82,8 @@ _OUTLINES: Kept[Outline] = Kept(200_000, lambda outline: len(outline.step.operat
 class Demands:
     """Flows of one step's operations on one machine. Pure, but for its memory of what was asked before."""
 
-    def __init__(self, step: Step, machine: Machine, placement: Placement) -> None:
-        self.step, self.machine = step, machine
+    def __init__(self, step: Step, machine: Machine, placement: Placement, coherence: Coherence) -> None:
+        self.step, self.machine, self.coherence = step, machine, coherence
         self.outline = _OUTLINES.get(id(step), lambda: Outline(step))
         self.routes = Routes(machine, placement)
         self.gpus = machine.gpus()
@@ -161,8 +164,24 @@ class Demands:
         """Work in bytes and the flow of one operation of one rank."""
         key = self.key(op, rank)
         if key not in self._flows:
-            self._flows[key] = self._flow_of(op, rank, device)
+            work, flow = self._flow_of(op, rank, device)
+            if self.coherence.regions and op.kind in (Kind.TRANSFER, Kind.HOST_UPDATE):
+                flow = replace(flow, uses=merged(flow.uses, self.coherence.uses(self._accesses(op, device))))
+            self._flows[key] = work, flow
         return self._flows[key]
+
+    def _accesses(self, op: StepOperation, device: str) -> Iterator[tuple[str, TensorClass, float, float]]:
+        """(tier, class, bytes per byte of work, write share) of what an operation reads and writes away from the GPU."""
+        if op.kind == Kind.HOST_UPDATE:
+            for tensor_class, share in self.routes.update_shares(op).items():
+                for tier, part in self.routes.shares(f"home:{tensor_class}", device, op.layer):
+                    yield tier, tensor_class, share * part, op.write_share
+            return
+        for end, write_share in ((op.source, 0.0), (op.target, 1.0)):
+            moved = TensorClass(end.removeprefix("home:")) if end.startswith("home:") else op.tensor_class
+            if end and moved is not None:
+                for tier, part in self.routes.shares(end, device, op.layer):
+                    yield tier, moved, part, write_share
 
     def _flow_of(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
         if op.kind == Kind.COLLECTIVE:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from sim.errors import InputError
-from sim.records import Channel, ChannelTotal, Kind, Operation, Program, Replay, Stream, Tier
+from sim.records import Allocation, Channel, ChannelTotal, Kind, Operation, Program, Replay, Stream, Tier
 
 #: between the name of a job and the name of its stream or operation
 SEPARATOR = "/"
@@ -16,18 +16,26 @@ SEPARATOR = "/"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One job's program and when it starts."""
+    """One job's program and when it starts.
+
+    `tiers` renames tiers of which every host has its own part; `kept` is the share of a tensor class in a tier that is
+    the job's own (what it shares with another job is there once); `weight` multiplies the sharing weights of its flows.
+    """
 
     name: str
     program: Program
     start_s: float = 0.0
+    tiers: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    weight: float = 1.0
 
 
 def merge(parts: Sequence[Part], name: str) -> Program:
     """One program of all jobs; streams and operations are prefixed with the job's name.
 
-    Channels and tiers of one name are one thing. Raises InputError when a job folded a channel that another one uses:
-    its members would no longer be alike (lower the jobs unfolded then).
+    What a job holds throughout appears when it starts and leaves when its last operation ends. Channels and tiers of one
+    name are one thing. Raises InputError when a job folded a channel that another one uses: its members would no longer be
+    alike (lower the jobs unfolded then).
     """
     channels: dict[str, Channel] = {}
     tiers: dict[str, Tier] = {}
@@ -36,7 +44,7 @@ def merge(parts: Sequence[Part], name: str) -> Program:
             if channel.name in channels and (channels[channel.name] != channel or channel.multiplicity > 1):
                 raise InputError(f"jobs share channel {channel.name!r}, of which {part.name!r} folds several into one")
             channels[channel.name] = channel
-        for tier in part.program.tiers:
+        for tier in (replace(tier, name=part.tiers.get(tier.name, tier.name)) for tier in part.program.tiers):
             if tier.name in tiers and (tiers[tier.name] != tier or tier.multiplicity > 1):
                 raise InputError(f"jobs share tier {tier.name!r}, of which {part.name!r} folds several into one")
             tiers[tier.name] = tier
@@ -46,7 +54,6 @@ def merge(parts: Sequence[Part], name: str) -> Program:
         tiers=tuple(tiers[key] for key in sorted(tiers)),
         streams=tuple(stream for part in parts for stream in _streams(part)),
         operations=tuple(operation for part in parts for operation in _operations(part)),
-        resident=tuple(item for part in parts for item in part.program.resident),
         model_flops=sum(part.program.model_flops for part in parts),
         num_tokens=sum(part.program.num_tokens for part in parts),
         peak_flops_per_s=sum(part.program.peak_flops_per_s for part in parts),
@@ -61,6 +68,7 @@ def of_job(part: Part, replay: Replay) -> Replay:
     at most the job's own span.
     """
     prefix = part.name + SEPARATOR
+    own = {operation.id for operation in part.program.operations}
     records = tuple(
         replace(
             record,
@@ -70,16 +78,16 @@ def of_job(part: Part, replay: Replay) -> Replay:
             end_s=max(0.0, record.end_s - part.start_s),
         )
         for record in replay.operations
-        if record.id.startswith(prefix) and record.id != _start_id(part)
+        if record.id.startswith(prefix) and record.id.removeprefix(prefix) in own
     )
     span_s = max((record.end_s for record in records), default=0.0)
-    names = {tier.name for tier in part.program.tiers}
+    names = {part.tiers.get(tier.name, tier.name): tier.name for tier in part.program.tiers}
     return replace(
         replay,
         makespan_s=span_s,
         operations=records,
         channels=_own_totals(part.program, replay, span_s),
-        tiers=tuple(tier for tier in replay.tiers if tier.name in names),
+        tiers=tuple(replace(tier, name=names[tier.name]) for tier in replay.tiers if tier.name in names),
         segments=(),
         occupancy=(),
     )
@@ -104,30 +112,71 @@ def _own_totals(program: Program, replay: Replay, span_s: float) -> tuple[Channe
     )
 
 
-def _start_id(part: Part) -> str:
-    return f"{part.name}{SEPARATOR}start"
-
-
 def _streams(part: Part) -> list[Stream]:
     prefix = part.name + SEPARATOR
     own = [replace(stream, name=prefix + stream.name) for stream in part.program.streams]
     if part.start_s > 0:
-        own.append(Stream(name=f"{prefix}start.clock", role="clock"))
-    return own
+        own.append(Stream(name=f"{prefix}start", role="clock"))
+    return own + [Stream(name=f"{prefix}life.{num}", role="clock", multiplicity=num) for num in _held(part)]
 
 
 def _operations(part: Part) -> list[Operation]:
-    prefix, first = part.name + SEPARATOR, []
-    if part.start_s > 0:
-        clock = Operation(
-            id=_start_id(part), kind=Kind.MARKER, stream=f"{prefix}start.clock", sequence=0, name="start",
-            latency_s=part.start_s, category="idle",
-        )  # fmt: skip
-        first.append(clock)
+    prefix = part.name + SEPARATOR
+    clock, life, first = _life(part, prefix)
     own = []
     for operation in part.program.operations:
         after = tuple(prefix + name for name in operation.after)
-        if part.start_s > 0 and operation.sequence == 0:
-            after = (*after, _start_id(part))
-        own.append(replace(operation, id=prefix + operation.id, stream=prefix + operation.stream, after=after))
-    return first + own
+        own.append(
+            replace(
+                operation,
+                id=prefix + operation.id,
+                stream=prefix + operation.stream,
+                after=(*after, *first) if operation.sequence == 0 else after,
+                weight=operation.weight * part.weight,
+                allocates=_owned(part, operation.allocates),
+                frees=_owned(part, operation.frees),
+            )
+        )
+    return clock + life + own
+
+
+def _life(part: Part, prefix: str) -> tuple[list[Operation], list[Operation], tuple[str, ...]]:
+    """The clock of a late start, what appears and leaves with the job, and what its first operations wait for."""
+    clock = []
+    if part.start_s > 0:
+        clock = [
+            Operation(
+                id=f"{prefix}start", kind=Kind.MARKER, stream=f"{prefix}start", sequence=0, name="start",
+                latency_s=part.start_s, category="idle",
+            )
+        ]  # fmt: skip
+    begin = tuple(operation.id for operation in clock)
+    last = {operation.stream: operation for operation in sorted(part.program.operations, key=lambda item: item.sequence)}
+    ends = tuple(prefix + operation.id for operation in last.values())
+    life = []
+    for num, rows in _held(part).items():
+        stream = f"{prefix}life.{num}"
+        common = {"stream": stream, "category": "idle"}
+        life.append(Operation(id=f"{stream}.begin", kind=Kind.ALLOCATE, sequence=0, after=begin, allocates=rows, **common))  # type: ignore[arg-type]
+        life.append(Operation(id=f"{stream}.end", kind=Kind.FREE, sequence=1, after=ends, frees=rows, **common))  # type: ignore[arg-type]
+    return clock, life, (*begin, *(item.id for item in life if item.kind == Kind.ALLOCATE))
+
+
+def _held(part: Part) -> dict[int, tuple[Allocation, ...]]:
+    """What the job holds throughout, by the multiplicity of its owners."""
+    found: dict[int, tuple[Allocation, ...]] = {}
+    for item, num in part.program.resident:
+        found[num] = (*found.get(num, ()), *_owned(part, (item,)))
+    return found
+
+
+def _owned(part: Part, items: Iterable[Allocation]) -> tuple[Allocation, ...]:
+    """Allocations in the host's own parts of the tiers, without what another job holds already."""
+    return tuple(
+        replace(
+            item,
+            tier=part.tiers.get(item.tier, item.tier),
+            size_bytes=item.size_bytes * part.kept.get((item.tier, item.tensor_class), 1.0),
+        )
+        for item in items
+    )

@@ -102,18 +102,26 @@ class Routes:
 
     def update_traffic(self, operation: StepOperation, device: str) -> dict[str, float]:
         """Share of a host update's bytes that goes to each tier; storage-resident classes are staged in DRAM."""
-        touched = operation.tensor_class
-        if touched is None:
+        classes = self.update_shares(operation)
+        if not classes:
             return {self.machine.resolve("dram", device): 1.0}
-        classes = _UPDATE_TRAFFIC if touched == TensorClass.OPTIMIZER_STATES else {touched: 1.0}
         traffic: dict[str, float] = {}
-        total = sum(classes.values())
         for tensor_class, size in classes.items():
             for tier, share in self.shares(f"home:{tensor_class}", device, operation.layer):
                 if self.machine.tiers[tier].kind == "nvme" or tier == self.machine.memory_tier(device):
                     tier = self.machine.resolve("dram", device)
-                traffic[tier] = traffic.get(tier, 0.0) + share * size / total
+                traffic[tier] = traffic.get(tier, 0.0) + share * size
         return traffic
+
+    @staticmethod
+    def update_shares(operation: StepOperation) -> dict[TensorClass, float]:
+        """Share of a host update's bytes that is of each tensor class; empty if it names none."""
+        if operation.tensor_class is None:
+            return {}
+        if operation.tensor_class != TensorClass.OPTIMIZER_STATES:
+            return {operation.tensor_class: 1.0}
+        total = sum(_UPDATE_TRAFFIC.values())
+        return {tensor_class: size / total for tensor_class, size in _UPDATE_TRAFFIC.items()}
 
 
 def cores_channel(cpu: str) -> str:

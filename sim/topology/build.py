@@ -107,6 +107,7 @@ class _Builder:
             numa_node=num_cpus if part.kind == "cpu" else above[0].numa_node if above else 0,
             to=entry.to,
             count=entry.count,
+            grants=dict(entry.grants),
             is_hypothetical=part.hypothetical,
         )
         if isinstance(part, p.Cpu):

@@ -20,7 +20,7 @@ class Device:
     """A thing with compute or memory. `part` holds its datasheet and class constants by name, in SI.
 
     The keys of `part` are the fields of the part's kind in `sim.topology.parts` (nested parts are mappings too);
-    `to` are the devices that it hangs on, `cores` what it has to compute with (CPU cores, SMs).
+    `to` are the devices that it hangs on.
     """
 
     name: str
@@ -31,7 +31,13 @@ class Device:
     numa_node: int = 0
     to: tuple[str, ...] = ()
     count: int = 1
+    grants: Mapping[str, float] = field(default_factory=dict)  # of a pool: bytes per host at the start
     is_hypothetical: bool = False
+
+    @property
+    def is_divided(self) -> bool:
+        """A pool of which each host has its own part: granted at the start, or on request."""
+        return bool(self.grants or self.part.get("dynamic_capacity"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,11 @@ from annotated_types import Ge, Gt, Le
 from sim.units import Bytes, BytesPerSecond, Doc, FlopPerSecond, Fraction, Hertz, Seconds, TransfersPerSecond, Watts
 
 STRICT: dict[str, Any] = {"extra": "forbid"}
+#: pools are shared in slices of 1 GB; a kernel takes 10 to 100 ms per GB offline (here 50), and microseconds online
+#: (Pond, ASPLOS 2023, section 4.2)
+EXTENT_BYTES, RELEASE_BYTES_PER_S = 2.0**30, 20e9
+#: request, command of the fabric manager, event to the host and its response; assumed (0.1 to 10 ms)
+GRANT_S = 1e-3
 Count = Annotated[int, Gt(0)]
 MemoryType = Literal[
     "ddr4", "ddr5", "mrdimm", "lpddr5x", "hbm2", "hbm2e", "hbm3", "hbm3e", "hbm4", "gddr6", "gddr6x", "gddr7"
@@ -254,6 +259,11 @@ class Expander:
     read_bandwidth: Annotated[BytesPerSecond, Ge(0), Doc("controller limit, reads; 0 = none")] = 0.0
     write_bandwidth: Annotated[BytesPerSecond, Ge(0), Doc("controller limit, writes; 0 = none")] = 0.0
     dynamic_capacity: Annotated[bool, Doc("grants and releases capacity at run time (CXL 3)")] = False
+    extent: Annotated[Bytes, Gt(0), Doc("capacity is granted and released in whole extents of this size")] = EXTENT_BYTES
+    grant_latency: Annotated[Seconds, Gt(0), Doc("from a host's request for capacity to the first access")] = GRANT_S
+    release_bandwidth: Annotated[
+        BytesPerSecond, Gt(0), Doc("capacity that a host gives back per second (its kernel takes the pages offline)")
+    ] = RELEASE_BYTES_PER_S
     back_invalidate: Annotated[bool, Doc("hardware coherence among hosts (CXL 3)")] = False
     power: Annotated[Watts, Ge(0), Doc("0 = not stated")] = 0.0
     hypothetical: Annotated[bool, Doc("does not exist yet")] = False

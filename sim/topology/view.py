@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec.structs import replace as with_fields
+
 from sim.errors import Fault, InputError
+from sim.records import Tier
 from sim.topology.machine import Machine
 
 
 def host_view(machine: Machine, host: str) -> Machine:
     """The machine without the devices of other hosts; shared switches and pools stay, under the same channel names.
 
-    Raises InputError when the machine has no such host.
+    A pool that is divided among hosts has the capacity that this one can come to hold: its grant, or with dynamic
+    capacity all that the others were not granted. Raises InputError when the machine has no such host.
     """
     hosts = machine.hosts()
     if host not in hosts:
         known = ", ".join(hosts)
         raise InputError(Fault(what=f"unknown host {host!r} of {machine.name}", remedy=f"use one of {known}", path="jobs.host"))
     devices = {name: device for name, device in machine.devices.items() if device.host not in hosts or device.host == host}
-    tiers = {name: tier for name, tier in machine.tiers.items() if tier.device in devices}
+    tiers = {name: _part_of(machine, tier, host) for name, tier in machine.tiers.items() if tier.device in devices}
     return replace(
         machine,
         devices=devices,
@@ -26,3 +30,13 @@ def host_view(machine: Machine, host: str) -> Machine:
         media={name: item for name, item in machine.media.items() if name in tiers},
         edges=tuple(edge for edge in machine.edges if {edge.source, edge.target} <= {*devices, "network"}),
     )
+
+
+def _part_of(machine: Machine, tier: Tier, host: str) -> Tier:
+    device = machine.devices[tier.device]
+    if not device.is_divided:
+        return tier
+    own = device.grants.get(host, 0.0)
+    if device.part.get("dynamic_capacity"):
+        own = tier.capacity_bytes - sum(size for name, size in device.grants.items() if name != host)
+    return with_fields(tier, capacity_bytes=own)

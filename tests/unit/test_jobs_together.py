@@ -1,0 +1,87 @@
+"""Jobs of several hosts in one simulation: grants, exhaustion, shared data, and peaks of what is there at once."""
+
+import pytest
+
+from sim.config import scenario_of
+from sim.errors import InputError
+from sim.experiment import run
+
+GIB = 2.0**30
+WORKLOAD = {
+    "training": {
+        "model": "gpt2", "sequence_length": 512, "batch_size": 1, "framework": "deepspeed-zero",
+        "checkpointing": {"active": True},
+    }
+}  # fmt: skip
+
+
+def together(*, placement=None, starts=("0 s", "0 s"), topology="cxl3-pool-4-hosts", **patch):
+    jobs = [
+        {"name": f"job{i}", "host": f"host{i}", "start": start, "workload": WORKLOAD,
+         "placement": placement or {"optimizer_states": "pool0"}}
+        for i, start in enumerate(starts)
+    ]  # fmt: skip
+    return run(scenario_of({"topology": {"base": topology, "set": patch}, "jobs": jobs}).resolve(), with_penalty=False)
+
+
+@pytest.fixture(scope="module")
+def one_peak():
+    return together(starts=("0 s",)).pools["pool0"].peak_bytes
+
+
+def test_jobs_at_once_hold_the_sum_of_their_peaks(one_peak):
+    pool = together().pools["pool0"]
+    assert pool.hosts == pytest.approx({"host0": one_peak, "host1": one_peak})
+    assert pool.peak_bytes == pytest.approx(2 * one_peak)
+    assert pool.num_grants == 2
+
+
+def test_jobs_one_after_the_other_need_the_pool_once(one_peak):
+    pool = together(starts=("0 s", "100 s")).pools["pool0"]
+    assert pool.peak_bytes == pytest.approx(one_peak)
+    assert pool.own_peaks_bytes == pytest.approx(2 * one_peak)
+
+
+def test_a_full_pool_lets_the_second_job_wait_for_the_first(one_peak):
+    extents = -(-one_peak // GIB)
+    roomy = together(**{"pool0.capacity": f"{2 * extents} GiB"})
+    full = together(**{"pool0.capacity": f"{2 * extents - 1} GiB"})
+    assert roomy.contention == pytest.approx(1.0, abs=0.05)
+    assert roomy.fits and full.fits
+    assert full.jobs[1].contention > 1.8
+    assert full.pools["pool0"].num_releases == 1
+
+
+def test_a_pool_that_no_job_fits_is_said_to_be_too_small(one_peak):
+    result = together(**{"pool0.capacity": f"{one_peak / GIB - 1:.6f} GiB"})
+    assert not result.fits
+    assert "pool0 needs" in result.reason
+
+
+def test_a_pool_without_dynamic_capacity_gives_what_it_was_told(one_peak):
+    small = f"{one_peak / GIB * 0.9:.4f} GiB"
+    large = f"{one_peak / GIB * 1.1:.4f} GiB"
+    patch = {"pool0.part": "cxl-pool-fpga"}
+    topology = "cxl-pool-fpga-2-hosts"
+    del patch
+    assert together(topology=topology, **{"pool0.grants": {"host0": large, "host1": large}}).fits
+    result = together(topology=topology, **{"pool0.grants": {"host0": large, "host1": small}})
+    assert not result.fits
+    assert "job1: pool0 needs" in result.reason
+
+
+def test_shared_data_is_there_once_and_costs_messages_on_both_directions_of_the_other_link(one_peak):
+    def at(shared):
+        return together(placement={"optimizer_states": {"pool0": "100%", "shared": shared}})
+
+    none, some = at("0%"), at("50%")
+    states = none.pools["pool0"].by_class["optimizer_states"] / 2
+    assert some.pools["pool0"].peak_bytes == pytest.approx(2 * one_peak - 0.5 * states, rel=1e-6)
+    for channel in ("pool0->cpu0.cxl", "cpu0->pool0.cxl", "pool0->cpu1.cxl"):
+        assert some.summary.channels[channel].bytes > none.summary.channels[channel].bytes
+    assert some.summary.step_time_s > none.summary.step_time_s
+
+
+def test_sharing_needs_a_device_that_keeps_hosts_coherent():
+    with pytest.raises(InputError, match="pool0 keeps hosts coherent only with back-invalidate"):
+        together(topology="cxl-pool-fpga-2-hosts", placement={"optimizer_states": {"pool0": "100%", "shared": "10%"}})
