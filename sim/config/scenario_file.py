@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sim.config.inference_faults import inference_faults
+from sim.config.job_faults import job_faults
 from sim.config.locate import locate
 from sim.config.measured_block import claim_from, measured_from
 from sim.config.overlay import overlaid
@@ -28,9 +28,6 @@ from sim.records import Measured
 from sim.scenario import Job, Options, Scenario
 from sim.topology.machine import Machine
 from sim.units import parse
-from sim.workload import frameworks
-from sim.workload.consistency import faults_of
-from sim.workload.inference import Inference
 from sim.workload.training import Training
 
 #: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
@@ -114,7 +111,7 @@ class ScenarioFile:
             if "options" in document.data:
                 options = validate(Options, document.data["options"], document, ("options",))
         if machine is not None:
-            faults += _machine_faults(machine, jobs, document)
+            faults += job_faults(machine, jobs, document)
         faults.stop()
         assert machine is not None
         return Scenario(
@@ -357,61 +354,3 @@ def _job(raw: Mapping[str, Any], document: Document, path: NodePath, *, name: st
     faults.stop()
     assert workload is not None
     return Job(workload=workload, placement=placement, host=str(raw.get("host", "")), start_s=start_s, name=name)
-
-
-def _machine_faults(machine: Machine, jobs: tuple[Job, ...], document: Document) -> list[Fault]:
-    """What only shows when the jobs meet the machine: tiers, ranks and layers that are not there."""
-    faults: list[Fault] = []
-    gpus = machine.gpus()
-    if not gpus:
-        remedy = "add one: topology: {base, add: {gpu0: {part: ..., to: cpu0}}}"
-        return [document.fault(("topology",), f"machine {machine.name} has no GPU to run on", remedy)]
-    for index, job in enumerate(jobs):
-        path: NodePath = ("jobs", index) if "jobs" in document.data else ()
-        for entry in job.placement.entries:
-            here = (*path, "placement", entry.tensor_class.value)
-            for tier in entry.shares:
-                try:
-                    machine.resolve(tier, gpus[0])
-                except InputError as error:
-                    faults += [document.fault((*here, tier), fault.what, fault.remedy) for fault in error.faults]
-        if isinstance(job.workload, Training):
-            for key, tier in _named_tiers(job.workload):
-                try:
-                    machine.resolve(tier, gpus[0])
-                except InputError as error:
-                    here = (*path, "workload", "training", *key)
-                    faults += [document.fault(here, fault.what, fault.remedy) for fault in error.faults]
-            faults += _training_faults(job, len(gpus) * machine.num_nodes, document, path)
-        elif isinstance(job.workload, Inference):
-            faults += inference_faults(job, machine, document, path)
-    return list(dict.fromkeys(faults))
-
-
-def _named_tiers(training: Training) -> Iterator[tuple[NodePath, str]]:
-    """Tiers that the training block itself names, each with its keys."""
-    if training.data is not None and training.data.bytes_per_sample > 0:
-        yield ("data", "storage"), training.data.storage
-    if training.save.every > 0:
-        yield ("save", "to"), training.save.to
-
-
-def _training_faults(job: Job, num_gpus: int, document: Document, path: NodePath) -> list[Fault]:
-    training = job.workload
-    assert isinstance(training, Training)
-    faults: list[Fault] = []
-    here = (*path, "workload", "training")
-    if training.framework not in frameworks.PROFILES:
-        what = f"unknown framework {training.framework!r}"
-        faults.append(document.fault((*here, "framework"), what, frameworks.remedy(training.framework)))
-    split = training.parallelism
-    world = split.data * split.tensor * split.pipeline * split.context
-    if world > num_gpus:
-        what = f"data x tensor x pipeline x context = {world} ranks, but the machine has {num_gpus} GPUs"
-        faults.append(document.fault((*here, "parallelism"), what, "lower one, or take a larger machine"))
-    faults += [document.fault((*path, *fault.path.split(".")), fault.what, fault.remedy) for fault in faults_of(training)]
-    for entry in job.placement.entries:
-        if entry.layers is not None and entry.layers[1] >= training.model.layers:
-            what = f"layers {entry.layers[0]}-{entry.layers[1]}: the model has layers 0-{training.model.layers - 1}"
-            faults.append(document.fault((*path, "placement", entry.tensor_class.value), what))
-    return faults

@@ -241,7 +241,15 @@ class _Builder:
             limits = (ends[1].write_bandwidth * count, ends[1].read_bandwidth * count)
         channels, edges = join(a, b, link, lanes, ends=ends, limits=limits)
         self.channels |= {channel.name: channel for channel in channels}
-        self.edges += edges
+        self.edges += [self._crossing(edge, ends[0] if edge.source == a else ends[1]) for edge in edges]
+
+    def _crossing(self, edge: Edge, part: p.Part) -> Edge:
+        """The edge out of a switch with an internal limit: what leaves it has crossed it once."""
+        if not isinstance(part, p.Switch) or not part.bandwidth:
+            return edge
+        crossing = f"{edge.source}.crossing"
+        self.channels[crossing] = Channel(name=crossing, bandwidth_per_s=part.bandwidth, device=edge.source)
+        return dataclasses.replace(edge, channels=(*edge.channels, crossing))
 
     def _network(self, name: str, nic: p.Nic, count: int) -> None:
         link = self._part(nic.port.part, p.Link)

@@ -54,6 +54,11 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
             )
         yield from _rates(f"devices.{name}", entry, part, parts)
         yield from _grants(f"devices.{name}.grants", entry, part, topology)
+        if isinstance(part, p.Expander) and len(entry.to) > part.heads:
+            yield Fault(
+                path=f"devices.{name}.to", what=f"hangs on {len(entry.to)} devices, {entry.part} has {part.heads} heads",
+                remedy=f"use at most {part.heads}, or put a switch in between",
+            )  # fmt: skip
     yield from check_connected(topology, parts)
     yield from check_ports(topology, parts)
 

@@ -234,7 +234,7 @@ class Switch:
     title: Annotated[str, Doc("name for people")]
     port: Annotated[Port, Doc("link part and lanes (or links) in all")]
     latency: Annotated[Seconds, Ge(0), Doc("added to a load that crosses it, there and back")]
-    bandwidth: Annotated[BytesPerSecond, Ge(0), Doc("internal limit per direction; 0 = non-blocking")] = 0.0
+    bandwidth: Annotated[BytesPerSecond, Ge(0), Doc("internal limit of all that crosses it; 0 = non-blocking")] = 0.0
     efficiency: Annotated[Efficiency, Doc("kept of the attached links' achieved bandwidth")] = 1.0
     reduces: Annotated[bool, Doc("adds data in flight (in-switch reduction)")] = False
     power: Annotated[Watts, Ge(0), Doc("0 = not stated")] = 0.0

@@ -26,7 +26,7 @@ def together(*, placement=None, starts=("0 s", "0 s"), topology="cxl3-pool-4-hos
 
 @pytest.fixture(scope="module")
 def one_peak():
-    return together(starts=("0 s",)).pools["pool0"].peak_bytes
+    return together().pools["pool0"].hosts["host0"]
 
 
 def test_jobs_at_once_hold_the_sum_of_their_peaks(one_peak):
@@ -47,7 +47,8 @@ def test_a_full_pool_lets_the_second_job_wait_for_the_first(one_peak):
     roomy = together(**{"pool0.capacity": f"{2 * extents} GiB"})
     full = together(**{"pool0.capacity": f"{2 * extents - 1} GiB"})
     assert roomy.contention == pytest.approx(1.0, abs=0.05)
-    assert roomy.fits and full.fits
+    assert roomy.fits
+    assert full.fits
     assert full.jobs[1].contention > 1.8
     assert full.pools["pool0"].num_releases == 1
 
@@ -59,15 +60,16 @@ def test_a_pool_that_no_job_fits_is_said_to_be_too_small(one_peak):
 
 
 def test_a_pool_without_dynamic_capacity_gives_what_it_was_told(one_peak):
-    small = f"{one_peak / GIB * 0.9:.4f} GiB"
-    large = f"{one_peak / GIB * 1.1:.4f} GiB"
-    patch = {"pool0.part": "cxl-pool-fpga"}
-    topology = "cxl-pool-fpga-2-hosts"
-    del patch
-    assert together(topology=topology, **{"pool0.grants": {"host0": large, "host1": large}}).fits
-    result = together(topology=topology, **{"pool0.grants": {"host0": large, "host1": small}})
+    def granted(second):
+        grants = {"host0": f"{1.1 * one_peak / GIB:.4f} GiB", "host1": f"{second * one_peak / GIB:.4f} GiB"}
+        return together(topology="cxl-pool-2-hosts", placement={"optimizer_states": "cxl0"}, **{"cxl0.grants": grants})
+
+    assert granted(1.1).fits
+    result = granted(0.9)
     assert not result.fits
-    assert "job1: pool0 needs" in result.reason
+    assert "job1: cxl0 needs" in result.reason
+    with pytest.raises(InputError, match=r"jobs\[1\]\.placement.*: cxl0 grants nothing to host1; grant it a part"):
+        granted(0.0)
 
 
 def test_shared_data_is_there_once_and_costs_messages_on_both_directions_of_the_other_link(one_peak):
@@ -83,5 +85,20 @@ def test_shared_data_is_there_once_and_costs_messages_on_both_directions_of_the_
 
 
 def test_sharing_needs_a_device_that_keeps_hosts_coherent():
-    with pytest.raises(InputError, match="pool0 keeps hosts coherent only with back-invalidate"):
-        together(topology="cxl-pool-fpga-2-hosts", placement={"optimizer_states": {"pool0": "100%", "shared": "10%"}})
+    match = "cxl0 keeps hosts coherent only with back-invalidate, cxl-memory-module-x8 has none; share nothing there"
+    with pytest.raises(InputError, match=match):
+        together(topology="cxl-pool-2-hosts", placement={"optimizer_states": {"cxl0": "100%", "shared": "10%"}})
+
+
+def test_a_host_that_is_not_there_and_memory_of_another_host_are_refused():
+    with pytest.raises(
+        InputError, match=r"jobs\[4\]\.host: no host 'host4' in machine .*; hosts are host0, host1, host2, host3"
+    ):
+        together(starts=("0 s",) * 5)
+    with pytest.raises(InputError, match=r"optimizer_states\.cpu1\.dram: unknown tier 'cpu1\.dram'"):
+        together(placement={"optimizer_states": "cpu1.dram"})
+
+
+def test_a_pool_has_as_many_hosts_as_heads():
+    with pytest.raises(InputError, match=r"pool0\.to: hangs on 5 devices, cxl3-pool-4-heads has 4 heads; use at most 4"):
+        together(**{"pool0.to": ["cpu0", "cpu1", "cpu2", "cpu3", "cpu0"]})
