@@ -76,7 +76,8 @@ def _tier_faults(view: Machine, tier: str, document: Document, here: NodePath) -
         name = view.resolve(tier, gpu)
     except InputError as error:
         return "", [document.fault(here, fault.what, fault.remedy) for fault in error.faults]
-    if routing.path(view, gpu, view.media[name].device) is None:
+    is_own = view.devices[view.media[name].device].host == view.devices[gpu].host  # what hangs on a host, it reaches
+    if not is_own and routing.path(view, gpu, view.media[name].device) is None:
         what = f"no way from {gpu} to {name} in machine {view.name}"
         return "", [document.fault(here, what, "join them by a link, or name a tier of the job's own host")]
     return name, []

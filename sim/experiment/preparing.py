@@ -6,7 +6,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-
 from sim.kept import Kept
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
