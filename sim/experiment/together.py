@@ -70,8 +70,8 @@ def simulate(scenario: Scenario) -> Together:
         program = merge(parts(prepared), scenario.name)
     except InputError:  # ranks that share a channel with another job are no longer alike: write each by itself
         unfolded = dataclasses.replace(scenario.options, is_folded=False)
-        alone = [dataclasses.replace(item, options=unfolded) for item in alone]
-        prepared = [prepare(item, coherence=own) for item, own in zip(alone, shared, strict=True)]
+        apart = [dataclasses.replace(item, options=unfolded) for item in alone]
+        prepared = [prepare(item, coherence=own) for item, own in zip(apart, shared, strict=True)]
         program = merge(parts(prepared), scenario.name)
     pools = _pools(machine, program)
     replay, reason = _replayed(program, scenario, pools)
@@ -90,8 +90,8 @@ def simulate(scenario: Scenario) -> Together:
 def all_tiers(together: Together, plans: Sequence[Mapping[str, TierUse]]) -> dict[str, TierUse]:
     """Peaks of the whole simulation: what jobs plan for the memory of one host adds up, pools count what was there at once."""
     tiers: dict[str, TierUse] = {}
-    for plan in plans:
-        for name, use in plan.items():
+    for plan, job in zip(plans, together.jobs, strict=True):
+        for name, use in _written_out(plan, job.program).items():
             if name in together.pools:
                 continue
             before = tiers.get(name)
@@ -102,6 +102,16 @@ def all_tiers(together: Together, plans: Sequence[Mapping[str, TierUse]]) -> dic
     for name, pool in together.pools.items():
         tiers[name] = TierUse(capacity_bytes=pool.capacity_bytes, peak_bytes=pool.peak_bytes, by_class=dict(pool.by_class))
     return dict(sorted(tiers.items()))
+
+
+def _written_out(plan: Mapping[str, TierUse], program: Program) -> dict[str, TierUse]:
+    """The plan with a row for each tier that one stands for, where the program has them apart."""
+    found = dict(plan)
+    for name, use in plan.items():
+        twins = [tier.name for tier in program.tiers if tier.name.rpartition(".")[2] == name.rpartition(".")[2]]
+        if use.multiplicity > 1 and len(twins) == use.multiplicity:
+            found |= {twin: replace(use, multiplicity=1) for twin in twins}
+    return found
 
 
 def _added(a: TierUse, b: TierUse) -> TierUse:
