@@ -71,7 +71,10 @@ def command(
         typer.echo(json.dumps(to_json(report)))
         return
     _print_table(report, unseen)
-    _print_skipped(report)
+    if family and chosen_family(family) == "fit_verdict":
+        _print_cases(report)
+    else:
+        _print_skipped(report)
     for outcome in sorted(report.outcomes, key=lambda o: -abs(o.error))[:worst]:
         typer.echo(f"{100 * outcome.error:+8.1f} %  {outcome.row.id}")
 
@@ -105,6 +108,22 @@ def _print_table(report: Report, unseen: Report | None) -> None:
     for measured, predicted in report.verdicts.items():
         counts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in predicted.items())
         typer.echo(f"measured {measured.replace('_', ' ')}: predicted {counts}")
+
+
+def _print_cases(report: Report) -> None:
+    """Each report of a fit or misfit beside what was predicted, and the input that the others lack."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("case", "reported", "predicted", ""):
+        table.add_column(column)
+    for outcome in report.outcomes:
+        words = (str(word).replace("_", " ") for word in (outcome.row.verdict, outcome.predicted))
+        table.add_row(outcome.row.id, *words, "wrong" if outcome.error else "")
+    for item in report.skipped:
+        table.add_row(item.row.id, item.row.verdict.replace("_", " "), "not judged", item.reason)
+    Console(width=150).print(table)
 
 
 def _print_skipped(report: Report) -> None:

@@ -137,13 +137,18 @@ def _is_bound(workload: Training | Inference) -> bool:
 
 
 def _add(needs: dict[str, TierNeed], name: str, capacity: float, peak: Peak, size: float) -> None:
-    """Put a role's bytes on a tier; two roles that are one tier (unified memory) add up."""
+    """Put a role's bytes on a tier; two roles that are one tier (unified memory) add up.
+
+    The GPU's part of unified memory may have a limit of its own: where that binds first, it is what is told.
+    """
     scale = size / peak.size_bytes if peak.size_bytes else 0.0
     parts = {kind: part * scale for kind, part in peak.by_class.items()}
     before = needs.get(name)
     if before is not None:
         parts = {kind: parts.get(kind, 0.0) + before.by_class.get(kind, 0.0) for kind in {**before.by_class, **parts}}
         size += before.peak_bytes
+    if before is not None and before.peak_bytes / before.capacity_bytes > size / capacity:
+        return
     needs[name] = TierNeed(
         tier=name,
         capacity_bytes=capacity,
