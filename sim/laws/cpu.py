@@ -2,38 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from math import exp
+from typing import NamedTuple
 
 #: bytes per element of fp32 Adam on the host: weight, gradient and two moments read (16), weight and moments written (12)
 ADAM_BYTES = 28.0
 ADAM_WRITE_SHARE = 12.0 / 28.0
-#: bytes per element and write share by implementation: fused SIMD kernels touch each state once; torch's unfused update
-#: makes a pass per operation (about seven passes of 12 B and temporaries, DeepSpeed PR 735: 5 to 6x the fused time)
-TRAFFIC = {"simd": (ADAM_BYTES, ADAM_WRITE_SHARE), "grace": (ADAM_BYTES, ADAM_WRITE_SHARE), "torch": (160.0, 0.4)}
 #: share of the bound rate when threads wander over sockets: 0.34 / 0.54 of the DRAM peak in DeepSpeed runs
 UNBOUND_SHARE = 0.63
+#: seconds that ranks on the same unbound cores wait for each other's time slices at the end of an update; fit, one machine:
+#: two processes of 5 to 73 million elements (numa-cpu-adam-bench, nproc 2; docs/model.md, CPU work)
+UNBOUND_WAIT_S = 16e-3
+#: cycles of one core per element where the kernel has no vector code for the CPU (a square root, a division and ten
+#: simple operations, one after the other); fit on CPUAdam, Grace (DeepSpeed blog on SuperOffload)
+SCALAR_CYCLES = 22.0
+#: page faults that all cores of a Linux process take together, per second: temporaries of torch's update are mapped anew
+#: each step; fit on PT-CPU, table 4 of ZeRO-Offload
+FAULTS_PER_S = 3.6e6
 #: bytes of one element's states that stay in cache between steps of a microbenchmark: 16 read
 _CACHED_BYTES = 16.0
 
 
+class Adam(NamedTuple):
+    """An implementation: bytes per fp32 element and write share, bytes of temporaries, whether only AVX is vectorised."""
+
+    size_bytes: float = ADAM_BYTES
+    write_share: float = ADAM_WRITE_SHARE
+    temporary_bytes: float = 0.0
+    needs_avx: bool = False
+
+
+#: simd = DeepSpeed's CPUAdam, fused, AVX only; grace = the same in Arm vectors; torch = one pass per operation: multiply
+#: and add per moment (8 + 12, 8 + 12), root 8, division 8, addition 8, update 16 and the zeroing of two temporaries
+#: (8, and 8 read for ownership)
+IMPLEMENTATIONS = {
+    "simd": Adam(needs_avx=True),
+    "grace": Adam(),
+    "torch": Adam(size_bytes=96.0, write_share=0.4, temporary_bytes=8.0),
+}
+
+
 def cached_elements(num_elements: float, cache_bytes: float) -> float:
-    """Elements whose states the last-level cache holds from one update to the next."""
-    return min(num_elements, cache_bytes / _CACHED_BYTES)
+    """Elements whose states the last-level cache holds from one update to the next.
 
-
-def adam_time(
-    num_elements: float,
-    tiers: Sequence[tuple[float, float]],
-    *,
-    cache_bytes: float = 0.0,
-    cache_bytes_per_s: float = 0.0,
-) -> float:
-    """Seconds of one Adam step over states spread page by page: (share, bytes/s at Adam's write share) of each tier.
-
-    The part of the working set that the last-level cache holds from step to step moves at the cache's rate: without
-    this filter small updates look up to 4x too slow (below about 300 MB of states).
+    S bytes of states fall by address hash on C bytes of cache lines; C (1 - exp(-S / C)) of them are occupied.
     """
-    cached = cached_elements(num_elements, cache_bytes) if cache_bytes_per_s else 0.0
-    per_byte = max((share / bandwidth for share, bandwidth in tiers if share > 0), default=0.0)
-    memory_s = ADAM_BYTES * (num_elements - cached) * per_byte
-    return memory_s + (ADAM_BYTES * cached / cache_bytes_per_s if cached else 0.0)
+    if cache_bytes <= 0.0:
+        return 0.0
+    capacity = cache_bytes / _CACHED_BYTES
+    return capacity * (1.0 - exp(-num_elements / capacity))
+
+
+def scalar_time(num_elements: float, num_cores: int, clock_hz: float) -> float:
+    """Seconds of the arithmetic of an update without vector code; 0 for a CPU whose clock is not stated."""
+    return num_elements * SCALAR_CYCLES / (num_cores * clock_hz) if clock_hz else 0.0
+
+
+def fault_time(size_bytes: float, page_bytes: float) -> float:
+    """Seconds in which a process maps `size_bytes` of fresh memory in pages of `page_bytes`."""
+    return size_bytes / page_bytes / FAULTS_PER_S

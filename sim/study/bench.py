@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sim.errors import Fault, InputError
-from sim.laws import cpu as cpu_laws
 from sim.laws.collectives import bus_factor
 from sim.laws.kernels import solo_time
-from sim.laws.storage import rate as storage_rate
 from sim.program.collectives import collective as collective_flow
-from sim.records import INFINITY, Kernel
+from sim.records import Kernel
 from sim.study.bench_copies import copy_load, tier_of
 from sim.study.bench_flows import Load, beside, of_collective, of_route, spread, times
+from sim.study.bench_host import cpu_adam, storage
 from sim.topology.machine import Machine
 from sim.topology.route import Route
 from sim.units import parse
@@ -234,7 +233,7 @@ def collective(
     return {"time": seconds, "bus_bandwidth": bus_factor(collective, count) * size / seconds}
 
 
-# ------------------------------------------------------------------------------------------------------------- kernels, Adam
+# ------------------------------------------------------------------------------------------------------------------- kernels
 
 
 def gemm(machine: Machine, *, device: str, m: int, n: int, k: int, dtype: str = "bf16") -> Result:
@@ -266,76 +265,6 @@ def attention(
     kernel = Kernel(kind="attention", flops=flops, sequence_length=sequence_length, dtype=dtype, variant=variant)  # type: ignore[arg-type]
     seconds = solo_time(kernel, machine.part(device))
     return {"throughput": flops / seconds, "time": seconds}
-
-
-def cpu_adam(
-    machine: Machine,
-    *,
-    device: str = "cpu0",
-    elements: float,
-    shares: Mapping[str, float] | None = None,
-    ranks: int = 1,
-    is_bound: bool = True,
-    implementation: str = "simd",
-) -> Result:
-    """One Adam update of fp32 states in host memory, spread page by page over tiers by `shares`.
-
-    `implementation`: simd and grace fuse the update (28 B per element), torch makes one pass per operation. `ranks` update
-    their own `elements / ranks` at once on the same socket; unbound ranks wander over the sockets of the host.
-    """
-    per_element, write_share = cpu_laws.TRAFFIC[implementation]
-    tiers = [(tier_of(machine, name, device), share) for name, share in (shares or {"dram": 1.0}).items()]
-    parts = [(machine.access(device, name, write_share=write_share), share) for name, share in tiers]
-    part = machine.part(device)
-    cached = cpu_laws.cached_elements(elements, _number(part, "dma_cache")) if _number(part, "cache_bandwidth") else 0.0
-    work = per_element * (elements - cached)
-    seconds = times(machine, [spread(parts, work, write_share=write_share)])[0] if work > 0 else 0.0
-    seconds += per_element * cached / _number(part, "cache_bandwidth") if cached else 0.0
-    if not is_bound:
-        seconds /= cpu_laws.UNBOUND_SHARE
-    del ranks
-    return {"time": seconds, "bandwidth": per_element * elements / seconds}
-
-
-def _number(part: Mapping[str, Any], key: str) -> float:
-    value = part.get(key)
-    return float(value) if isinstance(value, (int, float)) else 0.0
-
-
-# ------------------------------------------------------------------------------------------------------------------ storage
-
-
-def storage(
-    machine: Machine,
-    *,
-    tier: str = "nvme",
-    operation: str = "read",
-    block: float = 2.0**20,
-    queue_depth: int = 32,
-    jobs: int = 1,
-    target: str = "dram",
-    is_direct: bool = False,
-    device: str = "",
-) -> Result:
-    """fio: blocks in flight on a drive or array; "gpu" as target goes through host memory unless `is_direct`."""
-    near = (
-        device or next(iter(machine.gpus()), "") or next(name for name, item in machine.devices.items() if item.kind == "cpu")
-    )
-    drive = machine.resolve(tier if tier in machine.tiers else _storage_role(machine, tier), near)
-    memory = machine.resolve("gpu" if target == "gpu" else "dram", near)
-    owner = machine.device(machine.media[drive].device)
-    ends = (drive, memory) if operation == "read" else (memory, drive)
-    route = machine.route(*ends, initiator=owner.name, is_direct=is_direct)
-    part = owner.part
-    latency = _number(part, "read_latency" if operation == "read" else "write_latency")
-    bound = storage_rate(block, queue_depth * jobs, latency, INFINITY, _number(part, "read_operations") * owner.count)
-    load = Load(work=_LONG, uses=route.uses, rate_cap=min(bound, route.rate_cap_bytes_per_s))
-    bandwidth = load.work / times(machine, [load])[0]
-    return {"bandwidth": bandwidth, "iops": bandwidth / block, "latency": queue_depth * jobs * block / bandwidth}
-
-
-def _storage_role(machine: Machine, tier: str) -> str:
-    return tier if any(item.kind == tier for item in machine.tiers.values()) else "storage"
 
 
 #: name -> (function, dimension of the arguments that may be written with a unit)

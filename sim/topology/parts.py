@@ -139,6 +139,8 @@ class Cpu:
         BytesPerSecond, Ge(0), Doc("copy rate of the one core that stages pageable memory; 0 = core_bandwidth / 2")
     ] = 0.0
     port_duplex: Annotated[Efficiency, Doc("both directions of a PCIe port at once / twice one direction")] = 0.82
+    has_avx: Annotated[bool, Doc("x86 vector units; without them kernels written for AVX run their scalar code")] = True
+    page: Annotated[Bytes, Gt(0), Doc("base page of the Linux that usually runs on it")] = 4096.0
     dma_cache: Annotated[Bytes, Ge(0), Doc("part of the last-level cache that absorbs device writes")] = 0.0
     io_bandwidth: Annotated[
         BytesPerSecond, Ge(0), Doc("all PCIe and CXL devices of the socket together, per direction; 0 = the sum of the lanes")

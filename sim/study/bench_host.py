@@ -1,0 +1,101 @@
+"""Microbenchmarks of a host beside its memory: DeepSpeed's Adam by element count, drives by queue depth (fio)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sim.laws import cpu as laws
+from sim.laws.storage import rate as storage_rate
+from sim.records import INFINITY
+from sim.study.bench_copies import tier_of
+from sim.study.bench_flows import Load, spread, times
+from sim.topology.machine import Machine
+
+#: traffic of a bandwidth test: long against every start latency
+_LONG = 64.0 * 2**30
+_FP32_BYTES = 4.0
+
+
+def cpu_adam(
+    machine: Machine,
+    *,
+    device: str = "cpu0",
+    elements: float,
+    shares: Mapping[str, float] | None = None,
+    ranks: int = 1,
+    is_bound: bool = True,
+    implementation: str = "simd",
+    sockets: int = 1,
+    state_bytes: float = _FP32_BYTES,
+) -> dict[str, float]:
+    """One Adam update of states in host memory, spread page by page over tiers by `shares`: time and traffic per second.
+
+    `implementation` is one of `laws.cpu.IMPLEMENTATIONS`; `state_bytes` of each state and gradient (4). The elements are
+    divided over `sockets` (each on its own memory) and over `ranks`; ranks that are not bound draw less from the DRAM and
+    wait for each other.
+    """
+    kernel = laws.IMPLEMENTATIONS[implementation]
+    scale = state_bytes / _FP32_BYTES
+    part = machine.part(device)
+    mine = elements / sockets
+    cached = (
+        laws.cached_elements(scale * mine, _number(part, "last_level_cache")) / scale
+        if _number(part, "cache_bandwidth")
+        else 0.0
+    )
+    size = scale * kernel.size_bytes
+
+    def seconds_in(spread_over: Mapping[str, float]) -> float:
+        tiers = [(tier_of(machine, name, device), share) for name, share in spread_over.items()]
+        routes = [(machine.access(device, name, write_share=kernel.write_share), share) for name, share in tiers]
+        return times(machine, [spread(routes, size * (mine - cached), write_share=kernel.write_share)])[0]
+
+    memory = seconds_in(shares or {"dram": 1.0})
+    if not is_bound:
+        memory = max(memory, seconds_in({"dram": 1.0}) / laws.UNBOUND_SHARE)
+    seconds = memory + (size * cached / _number(part, "cache_bandwidth") if cached else 0.0)
+    seconds += laws.fault_time(scale * kernel.temporary_bytes * mine, _number(part, "page"))
+    if kernel.needs_avx and not part.get("has_avx", True):
+        seconds = max(seconds, laws.scalar_time(mine, int(_number(part, "cores")), _number(part, "clock")))
+    if ranks > 1 and not is_bound:
+        seconds += laws.UNBOUND_WAIT_S
+    return {"time": seconds, "bandwidth": size * elements / seconds}
+
+
+def storage(
+    machine: Machine,
+    *,
+    tier: str = "nvme",
+    operation: str = "read",
+    block: float = 2.0**20,
+    queue_depth: int = 32,
+    jobs: int = 1,
+    target: str = "dram",
+    is_direct: bool = False,
+    device: str = "",
+) -> dict[str, float]:
+    """fio: blocks in flight on a drive or array; "gpu" as target goes through host memory unless `is_direct`."""
+    near = (
+        device or next(iter(machine.gpus()), "") or next(name for name, item in machine.devices.items() if item.kind == "cpu")
+    )
+    drive = machine.resolve(tier if tier in machine.tiers else _storage_role(machine, tier), near)
+    memory = machine.resolve("gpu" if target == "gpu" else "dram", near)
+    owner = machine.device(machine.media[drive].device)
+    ends = (drive, memory) if operation == "read" else (memory, drive)
+    route = machine.route(*ends, initiator=owner.name, is_direct=is_direct)
+    part = owner.part
+    latency = _number(part, "read_latency" if operation == "read" else "write_latency")
+    bound = storage_rate(block, queue_depth * jobs, latency, INFINITY, _number(part, "read_operations") * owner.count)
+    load = Load(work=_LONG, uses=route.uses, rate_cap=min(bound, route.rate_cap_bytes_per_s))
+    bandwidth = load.work / times(machine, [load])[0]
+    return {"bandwidth": bandwidth, "iops": bandwidth / block, "latency": queue_depth * jobs * block / bandwidth}
+
+
+def _storage_role(machine: Machine, tier: str) -> str:
+    return tier if any(item.kind == tier for item in machine.tiers.values()) else "storage"
+
+
+def _number(part: Mapping[str, Any], key: str) -> float:
+    value = part.get(key)
+    return float(value) if isinstance(value, (int, float)) else 0.0

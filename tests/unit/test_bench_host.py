@@ -1,0 +1,63 @@
+"""The CPU's Adam: cache, vector code, page faults, ranks that are not bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.config.topology_block import machine_from_block
+from sim.config.yaml_source import Document
+from sim.laws.cpu import cached_elements, fault_time, scalar_time
+from sim.study.bench import measure
+from sim.topology.machine import Machine
+
+
+def _machine(name: str) -> Machine:
+    return machine_from_block(name, Document(file="", data={"topology": name}, positions={}), ("topology",))
+
+
+def test_a_cache_holds_small_working_sets_and_its_capacity_of_large_ones() -> None:
+    assert cached_elements(1e3, 256e6) == pytest.approx(1e3, rel=1e-4)
+    assert cached_elements(1e10, 256e6) == pytest.approx(16e6)
+    assert cached_elements(16e6, 256e6) == pytest.approx(16e6 * 0.63212, rel=1e-4)
+    assert cached_elements(1e6, 0.0) == 0.0
+
+
+def test_small_updates_run_at_the_cache_and_large_ones_at_the_memory() -> None:
+    machine = _machine("liaw-2s")
+    small, large = (measure(machine, "cpu_adam", {"elements": n, "shares": {"cxl": 1.0}}) for n in (1e6, 1e9))
+    assert small["bandwidth"] > 400e9
+    assert large["bandwidth"] < 80e9
+
+
+def test_unbound_ranks_lose_dram_bandwidth_but_not_that_of_a_slower_card_and_wait_for_each_other() -> None:
+    machine = _machine("liaw-2s")
+
+    def seconds(tier: str, *, is_bound: bool) -> float:
+        return measure(machine, "cpu_adam", {"elements": 1e9, "shares": {tier: 1.0}, "ranks": 2, "is_bound": is_bound})["time"]
+
+    assert seconds("dram", is_bound=False) / seconds("dram", is_bound=True) == pytest.approx(1 / 0.63, rel=0.15)
+    assert seconds("cxl", is_bound=False) - seconds("cxl", is_bound=True) == pytest.approx(16e-3)
+
+
+def test_kernels_for_avx_run_scalar_code_on_arm() -> None:
+    machine = _machine("gh200")
+    simd, arm = (measure(machine, "cpu_adam", {"elements": 1e9, "implementation": name})["time"] for name in ("simd", "grace"))
+    assert simd == pytest.approx(scalar_time(1e9, 72, 3.1e9))
+    assert simd > arm
+
+
+def test_temporaries_are_faulted_in_page_by_page() -> None:
+    assert fault_time(4096.0 * 3.6e6, 4096.0) == pytest.approx(1.0)
+    assert fault_time(4096.0 * 3.6e6, 65536.0) == pytest.approx(1 / 16)
+    times = {
+        name: measure(_machine("dgx-2"), "cpu_adam", {"elements": 1e9, "implementation": name})["time"]
+        for name in ("simd", "torch")
+    }
+    assert 5.0 < times["torch"] / times["simd"] < 6.5
+
+
+def test_sockets_divide_the_elements_and_narrow_states_the_bytes() -> None:
+    machine = _machine("dgx-h200")
+    whole = measure(machine, "cpu_adam", {"elements": 1e10})["time"]
+    assert measure(machine, "cpu_adam", {"elements": 1e10, "sockets": 2})["time"] == pytest.approx(whole / 2, rel=0.01)
+    assert measure(machine, "cpu_adam", {"elements": 1e10, "state_bytes": 2})["time"] == pytest.approx(whole / 2, rel=0.01)
