@@ -151,6 +151,16 @@ class RankClass(Struct, frozen=True, kw_only=True):
     first_rank: int = 0
 
 
+class Home(Struct, frozen=True, kw_only=True):
+    """Where a tensor class of a step lived (or a range of its layers): shares of tier roles or names, summing to 1."""
+
+    tensor_class: TensorClass
+    shares: dict[str, float]
+    policy: str = "interleave"
+    layers: tuple[int, int] | None = None
+    options: dict[str, object] = {}
+
+
 class Step(Struct, frozen=True, kw_only=True):
     """A workload's operations and what they amount to. The trace file holds exactly this."""
 
@@ -159,6 +169,7 @@ class Step(Struct, frozen=True, kw_only=True):
     rank_classes: tuple[RankClass, ...]
     group_sizes: dict[str, int] = {}  # group -> ranks in it
     resident: tuple[Residency, ...] = ()  # there before the first operation, per rank (tier "home" = by placement)
+    placement: tuple[Home, ...] = ()  # of a saved step: where its tensors lived; a scenario's own placement goes before it
     model_flops: float = 0.0  # whole job, one step, no recompute: the numerator of MFU
     num_tokens: float = 0.0  # whole job, one step
     source_part: str = ""  # part on which `recorded_s` were measured

@@ -99,6 +99,7 @@ def _run_one(file: ScenarioFile, folder: Path, shown: _Shown, *, trace: Path | N
     from sim.cli.outputs import write_run
     from sim.config.results_folder import ResultsFolder
     from sim.experiment import run
+    from sim.experiment.preparing import with_homes
 
     results = ResultsFolder(folder)  # before the work: an unwritable folder is found at once
     started = time.process_time(), time.perf_counter()
@@ -111,7 +112,7 @@ def _run_one(file: ScenarioFile, folder: Path, shown: _Shown, *, trace: Path | N
     if trace is not None:
         from sim.interchange.step_file import write_step
 
-        write_step(result.step, trace)
+        write_step(with_homes(result.step, result.scenario.job), trace)
     budget = _budget(file, result)
     if shown.watch:
         from sim.cli.watch import print_watch

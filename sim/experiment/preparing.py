@@ -6,11 +6,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from sim.kept import Kept
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Entry, Placement
-from sim.records import Program, Step, TensorClass
+from sim.records import Home, Program, Step, TensorClass
 from sim.scenario import Job, Scenario, Trace
 from sim.topology.machine import Machine
 from sim.workload.footprint import with_occupancy
@@ -185,7 +187,7 @@ def _home(machine: Machine, tier: str, gpu: str) -> str:
 
 
 def loaded(job: Job) -> Job:
-    """The job with its trace file read, if its workload is one."""
+    """The job with its trace file read, if its workload is one; what the file says of placement comes before the job's own."""
     if not isinstance(job.workload, Trace):
         return job
     from sim.interchange.load import load_trace
@@ -196,4 +198,22 @@ def loaded(job: Job) -> Job:
         trace.file, step=trace.step, rules=parse_rules(trace.rules), source_part=trace.source_part, num_ranks=trace.ranks,
         element_bytes=trace.element_bytes,
     )  # fmt: skip
-    return dataclasses.replace(job, workload=step)
+    homes = (
+        Entry(tensor_class=home.tensor_class, shares=home.shares, policy=home.policy, layers=home.layers, options=home.options)
+        for home in step.placement
+    )
+    placement = dataclasses.replace(job.placement, entries=(*homes, *job.placement.entries))
+    return dataclasses.replace(job, workload=msgspec.structs.replace(step, placement=()), placement=placement)
+
+
+def with_homes(step: Step, job: Job) -> Step:
+    """The step with what a trace file needs to replay it: where the job's placement keeps each tensor class."""
+    entries = effective_placement(job.placement, job.workload).entries
+    homes = (
+        Home(
+            tensor_class=entry.tensor_class, shares=dict(entry.shares), policy=entry.policy, layers=entry.layers,
+            options=dict(entry.options),
+        )
+        for entry in entries
+    )  # fmt: skip
+    return msgspec.structs.replace(step, placement=tuple(homes))

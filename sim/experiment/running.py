@@ -165,7 +165,8 @@ def _penalty(scenario: Scenario, seconds: float, twins: Twins | None) -> tuple[f
     else:
         solved = solve(twin)
         fast_s, fits, fastest = solved.summary.step_time_s, _fits(twin, solved), solved.summary
-    base = "everything in the fastest tier"
+    is_recorded = isinstance(scenario.job.workload, Step)  # what a generated step would do otherwise is not known
+    base = "the same operations with every tensor in the fastest tier" if is_recorded else "everything in the fastest tier"
     if not fits:
         base += ", which does not fit: unbounded capacity is assumed"
     return seconds / fast_s, base, fastest

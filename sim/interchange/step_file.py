@@ -7,6 +7,7 @@ Line 1 is the header (format, version, units, and everything of the step but its
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import math
 import os
 from collections import deque
@@ -18,7 +19,7 @@ import msgspec
 
 from sim.errors import Fault, InputError
 from sim.interchange import source
-from sim.records import RankClass, Residency, Step, StepOperation
+from sim.records import Home, RankClass, Residency, Step, StepOperation
 
 FORMAT = "tiersim-step"
 VERSION = 1
@@ -38,6 +39,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rank_classes: tuple[RankClass, ...]
     group_sizes: dict[str, int] = {}
     resident: tuple[Residency, ...] = ()
+    placement: tuple[Home, ...] = ()
     model_flops: float = 0.0
     num_tokens: float = 0.0
     source_part: str = ""
@@ -47,7 +49,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def write_step(step: Step, path: str | Path) -> None:
-    """Write `step` to `path` as JSON Lines, atomically (a killed writer leaves the old file or none).
+    """Write `step` to `path` as JSON Lines, compressed if it ends in .gz; a killed writer leaves the old file or none.
 
     The step is checked first: what is written can be read. Raises InputError for a step that is not valid.
     """
@@ -58,7 +60,8 @@ def write_step(step: Step, path: str | Path) -> None:
     path = Path(path)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with scratch.open("wb") as file:
+        packed = gzip.GzipFile(scratch, "wb", mtime=0) if path.suffix == ".gz" else scratch.open("wb")
+        with packed as file:
             for record in (header, *step.operations):
                 file.write(encoder.encode(record) + b"\n")
         scratch.replace(path)

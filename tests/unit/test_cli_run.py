@@ -87,19 +87,22 @@ def test_results_folder(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_saved_trace_replays_to_the_same_step_time(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trace = tmp_path / "step.jsonl"
+    trace = tmp_path / "step.jsonl.gz"
     arguments = ["--out", str(tmp_path / "r"), "--json", "--no-plots"]
     assert run(["run", str(tiny), "--save-trace", str(trace), *arguments]) == 0
     first = json.loads(capsys.readouterr().out)["points"][0]
     assert read_step(trace).num_tokens == 128
     again = tmp_path / "again.yaml"
-    again.write_text(
-        "topology: desktop-rtx-4090\nworkload: {trace: step.jsonl}\nplacement: {optimizer_states: dram, master_weights: dram, gradients: dram}\n"
-    )
+    again.write_text("topology: desktop-rtx-4090\nworkload: {trace: step.jsonl.gz}\n")
     assert run(["run", str(again), *arguments]) == 0
     second = json.loads(capsys.readouterr().out)["points"][0]
     assert second["step_time_s"] == first["step_time_s"]
     assert second["breakdown_s"] == first["breakdown_s"]
+    assert second["offload_penalty_base"] == "the same operations with every tensor in the fastest tier"
+    again.write_text(again.read_text() + "placement: {optimizer_states: gpu, master_weights: gpu, gradients: gpu}\n")
+    assert run(["run", str(again), *arguments]) == 0
+    moved = json.loads(capsys.readouterr().out)["points"][0]
+    assert moved["step_time_s"] < first["step_time_s"]
 
 
 def test_verify_and_explain(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
