@@ -31,6 +31,8 @@ def replay(
     capacity, so that a planner sees the peak; "enforce" asks `policy` about what does not fit and without one raises
     MisfitError (tier, phase, largest tensors, shortfall). `monitor_interval_s` > 0 samples utilisation and occupancy.
     `processes` (see `engine.world`) live beside the kernel; what they move follows the program's operations in the records.
+    `backend` "numba" is the compiled kernel (extra `fast`): summaries and records as "python", to rounding; "auto" takes it
+    for large programs once it has been compiled on this machine.
     Raises InputError for references and numbers that cannot be, DeadlockError when nothing can run.
     """
     for name, value, known in (
@@ -40,8 +42,6 @@ def replay(
     ):
         if value not in known:
             raise InputError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
-    if backend == "numba":
-        raise InputError("the compiled kernel 'numba' is not part of this version; choose auto or python")
     from sim.engine.run import run
 
     return run(

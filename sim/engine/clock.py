@@ -13,6 +13,7 @@ from typing import Any
 import simpy
 
 from sim.engine.kernel import Kernel
+from sim.engine.observe import sample
 from sim.engine.world import World
 from sim.errors import DeadlockError, InternalError
 from sim.records import Answer, Overflow, Sample
@@ -80,9 +81,7 @@ class Clock:
             self.world.apply(flow, tier, missing, self.policy, self.num_asked[flow])
 
     def _sample(self, time_s: float) -> None:
-        seen = self.world.observe(time_s)
-        occupancy = {tier: sum(classes.values()) for tier, classes in seen.occupancy_bytes.items()}
-        self.samples.append(Sample(time_s=time_s, utilisation=seen.utilisation, occupancy_bytes=occupancy))
+        self.samples.append(sample(self.world.observe(time_s)))
 
 
 def explain_waits(kernel: Kernel, *, num_shown: int = 8) -> str:

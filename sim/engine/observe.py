@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sim.engine.arrays import Arrays
 from sim.engine.flows import Flows
-from sim.records import ChannelSegment
+from sim.engine.ledger import Ledger
+from sim.records import ChannelSegment, Sample, Snapshot
 
 
 class Observer:
@@ -46,3 +49,19 @@ class Observer:
         """End the segments that are open."""
         self.active.clear()
         self.observe(now)
+
+
+def snapshot(arrays: Arrays, ledger: Ledger, loads: Sequence[float], bandwidths: Sequence[float], time_s: float) -> Snapshot:
+    """What a process beside the kernel sees at `time_s`: utilisation of all channels, occupancy of all tiers."""
+    return Snapshot(
+        time_s=time_s,
+        utilisation={channel.name: loads[i] / bandwidths[i] for i, channel in enumerate(arrays.channels)},
+        occupancy_bytes={tier.name: dict(ledger.classes[i]) for i, tier in enumerate(arrays.tiers)},
+        capacity_bytes={tier.name: tier.capacity_bytes for tier in arrays.tiers},
+    )
+
+
+def sample(seen: Snapshot) -> Sample:
+    """What a monitor keeps of it."""
+    occupancy = {tier: sum(classes.values()) for tier, classes in seen.occupancy_bytes.items()}
+    return Sample(time_s=seen.time_s, utilisation=seen.utilisation, occupancy_bytes=occupancy)

@@ -1,29 +1,29 @@
-"""One replay: arrays, kernel, clock, records."""
+"""One replay: arrays, a kernel, a clock, records."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-import simpy
-
 from sim.engine import outside
+from sim.engine.arrays import Arrays
+from sim.engine.backend import is_compiled
 from sim.engine.build import build
-from sim.engine.clock import Clock
 from sim.engine.intervals import busy_s, full_s
 from sim.engine.kernel import Kernel
+from sim.engine.observe import sample, snapshot
 from sim.engine.totals import totals
 from sim.engine.world import World
 from sim.errors import TiersimError
-from sim.records import Answer, OperationRecord, Overflow, Program, Replay
+from sim.records import Answer, OperationRecord, Overflow, Program, Replay, Sample
 
 
 def run(
     program: Program,
     *,
     is_full: bool,
-    backend: str,  # noqa: ARG001 - one backend yet
+    backend: str,
     is_enforced: bool,
     monitor_interval_s: float,
     processes: tuple[Callable[[World], Generator[Any, Any, None]], ...],
@@ -31,47 +31,52 @@ def run(
 ) -> Replay:
     """See `sim.engine.replay`."""
     is_open = bool(processes) or policy is not None
-    # the kernel makes no cycles, and the collector would walk its arrays again and again
+    # the kernels make no cycles, and the collector would walk their arrays again and again
     was_collecting = gc.isenabled()
     if not is_open:
         gc.disable()
     try:
-        kernel = Kernel(
-            build(program, is_open=is_open),
-            is_full=is_full,
-            is_enforced=is_enforced,
-            is_observed=is_open or monitor_interval_s > 0.0,
-        )
-        env = simpy.Environment()
-        world = World(env, kernel)
-        clock = Clock(env, kernel, world, policy, monitor_interval_s)
-        for process in processes:
-            env.process(process(world))
-        env.run(until=env.process(clock.drive()))
-        return _records(kernel, clock, world)
-    except TiersimError as error:
-        # simpy raises a copy of what a process raised, made from its text alone; the original is the cause
-        if type(error.__cause__) is type(error):
-            raise error.__cause__ from None
-        raise
+        arrays = build(program, is_open=is_open)
+        if is_compiled(backend, arrays, is_open=is_open):
+            found = _run_compiled(arrays, is_full=is_full, is_enforced=is_enforced, interval_s=monitor_interval_s)
+            if found is not None:
+                return found
+        kernel = Kernel(arrays, is_full=is_full, is_enforced=is_enforced, is_observed=is_open or monitor_interval_s > 0.0)
+        return _run_clocked(kernel, monitor_interval_s, processes, policy)
     finally:
         if was_collecting:
             gc.enable()
 
 
-def _records(kernel: Kernel, clock: Clock, world: World) -> Replay:
+def _run_clocked(
+    kernel: Kernel,
+    interval_s: float,
+    processes: tuple[Callable[[World], Generator[Any, Any, None]], ...],
+    policy: Callable[[Overflow], Answer] | None,
+) -> Replay:
+    import simpy
+
+    from sim.engine.clock import Clock
+
+    env = simpy.Environment()
+    world = World(env, kernel)
+    clock = Clock(env, kernel, world, policy, interval_s)
+    try:
+        for process in processes:
+            env.process(process(world))
+        env.run(until=env.process(clock.drive()))
+    except TiersimError as error:
+        # simpy raises a copy of what a process raised, made from its text alone; the original is the cause
+        if type(error.__cause__) is type(error):
+            raise error.__cause__ from None
+        raise
     arrays = kernel.arrays
     outside.cut(kernel)
     if kernel.observer is not None:
         kernel.observer.close(kernel.now)
     return Replay(
         makespan_s=max(kernel.end, default=0.0),
-        operations=tuple(
-            [
-                OperationRecord(id=operation.id, ready_s=ready, start_s=start, end_s=end)
-                for operation, ready, start, end in zip(arrays.operations, kernel.ready, kernel.start, kernel.end, strict=True)
-            ]
-        ),
+        operations=_records(arrays, kernel.ready, kernel.start, kernel.end),
         channels=totals(
             arrays,
             busy_s(arrays, kernel.start, kernel.end),
@@ -85,4 +90,42 @@ def _records(kernel: Kernel, clock: Clock, world: World) -> Replay:
         backend="python",
         num_batches=kernel.num_batches,
         events=tuple(world.events),
+    )
+
+
+def _run_compiled(arrays: Arrays, *, is_full: bool, is_enforced: bool, interval_s: float) -> Replay | None:
+    """None: something does not fit or waits for ever, which the plain kernel explains."""
+    from sim.engine.fast.kernel import FastKernel
+
+    kernel = FastKernel(arrays, is_full=is_full, is_enforced=is_enforced, is_observed=interval_s > 0.0)
+    samples: list[Sample] = []
+    while not kernel.is_done and not kernel.is_stuck:
+        next_s = (len(samples) + 1) * interval_s if interval_s > 0.0 else float("inf")
+        kernel.advance(next_s)
+        if not kernel.is_done and not kernel.is_stuck:
+            samples.append(sample(snapshot(arrays, kernel.ledger, kernel.loads(), arrays.bandwidths, next_s)))
+    if kernel.is_stuck:
+        return None
+    ready, start, end = kernel.times()
+    return Replay(
+        makespan_s=max(end, default=0.0),
+        operations=_records(arrays, ready, start, end),
+        channels=totals(arrays, kernel.busy_s(), kernel.full_s(), kernel.peak_rate()),
+        tiers=kernel.ledger.peaks(),
+        segments=tuple(kernel.segments),
+        occupancy=tuple(kernel.ledger.history),
+        samples=tuple(samples),
+        backend="numba",
+        num_batches=kernel.num_batches,
+    )
+
+
+def _records(
+    arrays: Arrays, ready: Sequence[float], start: Sequence[float], end: Sequence[float]
+) -> tuple[OperationRecord, ...]:
+    return tuple(
+        [
+            OperationRecord(id=operation.id, ready_s=ready_s, start_s=start_s, end_s=end_s)
+            for operation, ready_s, start_s, end_s in zip(arrays.operations, ready, start, end, strict=True)
+        ]
     )

@@ -21,6 +21,7 @@ import simpy
 from sim.engine import outside
 from sim.engine.kernel import Kernel
 from sim.engine.ledger import ROUNDING
+from sim.engine.observe import snapshot
 from sim.errors import InputError, InternalError
 from sim.records import Allocation, Answer, Kind, Operation, Overflow, Snapshot, Transfer
 
@@ -43,15 +44,9 @@ class World:
 
     def observe(self, time_s: float | None = None) -> Snapshot:
         """Utilisation of all channels and occupancy of all tiers, now."""
-        arrays, ledger = self._kernel.arrays, self._kernel.ledger
-        loads = self._kernel.observer.loads() if self._kernel.observer else [0.0] * len(arrays.channels)
-        bandwidth = self._kernel.fluid.bandwidth
-        return Snapshot(
-            time_s=self.now if time_s is None else time_s,
-            utilisation={channel.name: loads[i] / bandwidth[i] for i, channel in enumerate(arrays.channels)},
-            occupancy_bytes={tier.name: dict(ledger.classes[i]) for i, tier in enumerate(arrays.tiers)},
-            capacity_bytes={tier.name: tier.capacity_bytes for tier in arrays.tiers},
-        )
+        kernel, num = self._kernel, len(self._kernel.arrays.channels)
+        loads = kernel.observer.loads() if kernel.observer else [0.0] * num
+        return snapshot(kernel.arrays, kernel.ledger, loads, kernel.fluid.bandwidth, self.now if time_s is None else time_s)
 
     def has_ended(self, operation: str) -> bool:
         """The operation with this id has ended."""

@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -106,7 +107,10 @@ def measure_all(backends: tuple[str, ...]) -> tuple[dict[str, object], dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    table, fractions = measure_all(("python",))
+    backends = ("python",) if find_spec("numba") is None else ("python", "numba")
+    if "numba" in backends:
+        replay(step(1, 1), backend="numba")  # compiles, or loads what was compiled
+    table, fractions = measure_all(backends)
     if parser.parse_args().json:
         print(json.dumps(table, indent=1))
         return

@@ -176,7 +176,13 @@ def test_all_faults_are_reported_at_once():
 def test_unknown_options_are_refused():
     with pytest.raises(InputError, match="unknown level 'ful'"):
         replay(program(op("a", "s", 0)), level="ful")
-    with pytest.raises(InputError, match="'numba' is not part of this version"):
+    with pytest.raises(InputError, match="unknown backend 'cython'; choose one of auto, python, numba"):
+        replay(program(op("a", "s", 0)), backend="cython")
+
+
+def test_the_compiled_kernel_without_its_extra_is_refused_with_the_remedy(monkeypatch):
+    monkeypatch.setattr("sim.engine.backend.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"backend 'numba' needs the extra 'fast': pip install 'tiersim\[fast\]'"):
         replay(program(op("a", "s", 0)), backend="numba")
 
 

@@ -1,0 +1,58 @@
+"""The functions that Python calls: machine code of today's sources, from disk where it was compiled before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numba
+
+from sim.engine.fast import fluid, loop
+from sim.engine.fast.jit import outer, stamp
+
+
+def _functions(stamp: int) -> tuple[Any, Any, Any, Any]:
+    @outer
+    def wire(s: Any, num_after: Any, after: Any) -> int:
+        loop.wire(s, num_after, after)
+        return stamp
+
+    @outer
+    def advance(s: Any, horizon_s: float, is_observed: bool) -> int:
+        return loop.advance(s, horizon_s, is_observed) if stamp >= 0 else -1
+
+    @outer
+    def covered_s(s: Any, key: Any, at: Any, channels: Any) -> Any:
+        return loop.covered_s(s, key, at, channels[: len(channels) if stamp >= 0 else 0])
+
+    @outer
+    def loads(s: Any) -> int:
+        fluid.loads(s)
+        return stamp
+
+    return wire, advance, covered_s, loads
+
+
+wire, advance, covered_s, loads = _functions(stamp())
+
+
+def _note() -> Path | None:
+    """The file that says that today's machine code is on disk; None: it cannot be."""
+    folder = advance.stats.cache_path
+    return Path(folder) / f"tiersim-{stamp():08x}-{numba.__version__}" if folder else None
+
+
+def is_kept() -> bool:
+    """Whether the machine code is on disk: else the first use compiles for many seconds."""
+    note = _note()
+    return note is not None and note.is_file()
+
+
+def keep() -> None:
+    """Note that the machine code is on disk."""
+    note = _note()
+    if note is not None and not note.is_file():
+        try:
+            note.touch()
+        except OSError:
+            return

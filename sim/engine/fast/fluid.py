@@ -1,0 +1,255 @@
+"""Compiled: the sharing law kept up to date by local repair. See `engine.fluid`, whose steps these are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim.engine.fast.flows import (
+    DIRTY,
+    FRESH,
+    PLACED,
+    UNLINKED,
+    attach,
+    attach_to_cap,
+    begin_limit,
+    detach,
+    end_limit,
+    mark,
+    move,
+    rate,
+    sum_anew,
+)
+from sim.engine.fast.heaps import drop, put, set_event
+from sim.engine.fast.jit import inner, integer
+from sim.engine.fast.linking import link, relink, unlink
+from sim.engine.flows import CAPPED, IDLE, INFINITY
+from sim.engine.fluid import FULL
+from sim.laws.sharing import TIE
+
+
+@inner
+def join(s: Any, flow: int, now: float) -> None:
+    """Start `flow`. Call `settle` when all changes of the batch are in."""
+    row = s.flow[flow]
+    is_free = True
+    for j in range(s.link_at[row.lane], s.link_at[row.lane + 1]):
+        one = s.link[j]
+        channel = s.channel[one.channel]
+        s.slot[one.slot].flow, s.slot[one.slot].load = flow, one.load
+        channel.num_users += 1
+        channel.potential += one.load * row.cap
+        if channel.is_linked:
+            is_free = False
+        elif channel.potential > channel.threshold and channel.num_users > 1:
+            relink(s, one.channel)
+            is_free = False
+    if is_free:
+        row.limit = CAPPED
+        attach_to_cap(s, flow, row.work, now)
+    else:
+        s.count[0].is_touched = 1
+        s.lists[FRESH, s.count[0].fresh] = flow
+        s.count[0].fresh += 1
+
+
+@inner
+def leave(s: Any, flow: int, now: float) -> None:
+    """Take `flow` out: it has ended."""
+    detach(s, flow, now)
+    row = s.flow[flow]
+    row.limit = IDLE
+    for j in range(s.link_at[row.lane], s.link_at[row.lane + 1]):
+        one = s.link[j]
+        channel = s.channel[one.channel]
+        s.slot[one.slot].flow = -1
+        channel.num_users -= 1
+        # an empty channel has exactly no load: 1e-17 left over by a difference would never go away
+        channel.potential = channel.potential - one.load * row.cap if channel.num_users else 0.0
+        if channel.is_linked:
+            s.count[0].is_touched = 1
+            mark(s, one.channel)
+            if channel.potential <= channel.threshold or channel.num_users < 2:
+                relink(s, one.channel)
+
+
+@inner
+def settle(s: Any, now: float) -> bool:
+    """Restore the law on every dirty channel and what it reaches; set the pending events. False: it does not settle."""
+    count = s.count[0]
+    if count.relink:
+        link(s, now)
+    if count.fresh:
+        place(s, now)
+    rounds = 0
+    while count.dirty:
+        at, num = s.count[0].by_level, integer(0)
+        for k in range(count.dirty):
+            channel = s.lists[DIRTY, k]
+            s.channel[channel].is_listed = 0
+            if s.channel[channel].is_dirty:
+                s.channel[channel].is_dirty = 0
+                num = put(s.heap, s.place, at, num, at + channel, s.channel[channel].level)
+        count.dirty = 0
+        while num:
+            # lowest level first: what is settled below is not changed by what is above
+            item = s.heap[at].item
+            num = drop(s.heap, s.place, at, num, item)
+            settle_channel(s, item - at, now)
+        rounds += 1
+        if rounds > 100 + len(s.channel):
+            return False
+    for k in range(count.unlinked):
+        unlink(s, s.lists[UNLINKED, k])
+    count.unlinked = 0
+    count.is_touched = 0
+    return True
+
+
+@inner
+def place(s: Any, now: float) -> None:
+    """Put each flow that has joined where it will most likely stay, so that few have to move."""
+    num = 0
+    for k in range(s.count[0].fresh):
+        row = s.flow[s.lists[FRESH, k]]
+        for j in range(s.link_at[row.lane], s.link_at[row.lane + 1]):
+            one = s.link[j]
+            channel = s.channel[one.channel]
+            if channel.is_linked:
+                if not channel.is_placed:
+                    channel.is_placed = 1
+                    channel.most = channel.extra = 0.0
+                    s.lists[PLACED, num] = one.channel
+                    num += 1
+                channel.most += one.load * row.cap
+                channel.extra += one.load * row.weight
+    for k in range(num):
+        channel = s.channel[s.lists[PLACED, k]]
+        mark(s, s.lists[PLACED, k])
+        room = max(channel.bandwidth - channel.other, 0.0)
+        if channel.num_members or channel.most > room:
+            channel.expected = room / (channel.slope + channel.extra)
+            if not channel.num_members:
+                channel.level = channel.expected  # any finite base will do: `settle_channel` sets the level
+    for k in range(s.count[0].fresh):
+        flow = s.lists[FRESH, k]
+        row = s.flow[flow]
+        level, limit = row.cap / row.weight, integer(CAPPED)
+        for j in range(s.link_at[row.lane], s.link_at[row.lane + 1]):
+            if s.channel[s.link[j].channel].expected < level:
+                level, limit = s.channel[s.link[j].channel].expected, s.link[j].channel
+        attach(s, flow, limit, row.work, now)
+    for k in range(num):
+        channel = s.channel[s.lists[PLACED, k]]
+        channel.is_placed, channel.expected = 0, INFINITY
+    s.count[0].fresh = 0
+
+
+@inner
+def settle_channel(s: Any, channel: int, now: float) -> None:
+    """Level and class of one channel, everything else as it is."""
+    row = s.channel[channel]
+    if row.num_members:
+        level = row.level
+        row.virtual += level * (now - row.clock)
+    else:
+        level = row.level = row.virtual = 0.0
+    row.clock = now
+    if row.num_updates > 16 + 2 * row.num_users:
+        sum_anew(s, channel)
+    fair = 0.0
+    # each move raises the fair level; `max` keeps rounding from undoing that, so a flow moves twice at most
+    while True:
+        if row.num_members:
+            fair = max((row.bandwidth - row.other) / row.slope, fair)
+            if let_out(s, channel, fair, now):
+                continue
+            if not take_in(s, channel, fair * (1.0 + TIE), now):
+                break
+        elif row.other <= row.bandwidth * FULL or not take_in(s, channel, 0.0, now):
+            break
+    row.is_dirty = 0
+    is_limiting = row.num_members > 0
+    if is_limiting != (row.is_limiting != 0):
+        row.is_limiting = is_limiting
+        if is_limiting:
+            begin_limit(s, channel, now)
+        else:
+            end_limit(s, channel, now)
+    if not is_limiting:
+        row.level = INFINITY
+        return
+    if row.num_updates and row.bandwidth - row.other < 1e-3 * row.bandwidth:
+        # little room is a difference of large sums: let no rounding of the sums into it
+        sum_anew(s, channel)
+        fair = max(row.bandwidth - row.other, 0.0) / row.slope
+    row.level = fair
+    if fair != level:
+        for k in range(row.pair_at, row.pair_at + row.num_crossing):
+            pair = s.pair[s.crossing[k]]
+            other = s.channel[pair.target]
+            other.other += pair.load * (fair - level)
+            other.num_updates += 1
+            if other.num_members or other.other > other.bandwidth * FULL:
+                mark(s, pair.target)
+    # the one pending event of the class: its first member ends
+    first = s.heap[s.count[0].by_finish + row.slot_at].key
+    set_event(s, len(s.stream) + channel, now + max((first - row.virtual) / fair, 0.0))
+
+
+@inner
+def let_out(s: Any, channel: int, fair: float, now: float) -> bool:
+    """Move members whose own cap, or another channel that they cross, is below the level `fair`. True: some moved."""
+    row = s.channel[channel]
+    first = s.heap[s.count[0].by_cap + row.slot_at]
+    if first.key <= fair * (1.0 + TIE):
+        move(s, s.slot[first.item - s.count[0].by_cap].flow, integer(CAPPED), now)
+        return True
+    lowest, level = integer(-1), fair * (1.0 - TIE)
+    for k in range(row.pair_at, row.pair_at + row.num_crossing):
+        target = s.pair[s.crossing[k]].target
+        if s.channel[target].num_members and s.channel[target].level < level:
+            lowest, level = target, s.channel[target].level
+    if lowest < 0:
+        return False
+    other = s.channel[lowest]
+    for k in range(other.slot_at, other.slot_at + other.num_slots):
+        flow = s.slot[k].flow
+        if flow >= 0 and s.flow[flow].limit == channel:
+            move(s, flow, lowest, now)
+    return True
+
+
+@inner
+def take_in(s: Any, channel: int, above: float, now: float) -> bool:
+    """Move the fastest user that something else limits into the class, if its level is `above`. True: some moved."""
+    row = s.channel[channel]
+    at = s.count[0].capped + row.slot_at
+    fastest = -s.heap[at].key if row.num_capped else 0.0
+    source, level = integer(-1), -1.0
+    for k in range(row.pair_at, row.pair_at + row.num_crossed_by):
+        other = s.pair[s.crossed_by[k]].source
+        if s.channel[other].level > level:
+            source, level = other, s.channel[other].level
+    if source >= 0 and level >= fastest and level > above:
+        for k in range(row.slot_at, row.slot_at + row.num_slots):
+            flow = s.slot[k].flow
+            if flow >= 0 and s.flow[flow].limit == source:
+                move(s, flow, channel, now)
+        return True
+    if fastest > above:
+        move(s, s.slot[s.heap[at].item - s.count[0].capped].flow, channel, now)
+        return True
+    return False
+
+
+@inner
+def loads(s: Any) -> None:
+    """Load of one member of each channel, now, into `channel.now`."""
+    for c in range(len(s.channel)):
+        s.channel[c].now = 0.0
+    for k in range(len(s.stream)):
+        if s.stream[k].is_active:
+            flow = s.stream[k].flow
+            speed = rate(s, flow)
+            for j in range(s.use_at[s.flow[flow].lane], s.use_at[s.flow[flow].lane + 1]):
+                s.channel[s.use[j].channel].now += s.use[j].load * speed

@@ -1,0 +1,109 @@
+"""Drives the compiled loop, and turns what it leaves into what the records ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sim.engine.arrays import Arrays
+from sim.engine.fast.compiled import advance, covered_s, keep, loads, wire
+from sim.engine.fast.layout import lay_out
+from sim.engine.fast.loop import EMPTY, FULL_LOG, UNSETTLED
+from sim.engine.ledger import Ledger
+from sim.errors import InternalError
+from sim.records import ChannelSegment
+
+
+class FastKernel:
+    """State of one replay. The compiled loop knows no bytes: the ledger follows it, in the order of its log.
+
+    That is the same as long as everything fits. `is_stuck`: something does not, or waits for ever; the plain kernel tells why.
+    """
+
+    def __init__(self, arrays: Arrays, *, is_full: bool, is_enforced: bool, is_observed: bool) -> None:
+        self.arrays, self.is_enforced, self.is_observed = arrays, is_enforced, is_full or is_observed
+        self.state: Any = lay_out(arrays, is_full=is_full, is_observed=self.is_observed)
+        self.ledger = Ledger(arrays, is_logged=is_full)
+        self.segments: list[ChannelSegment] = []
+        self.is_stuck = False
+        self._num_held = 0
+        wire(self.state, np.array(arrays.num_after, np.int64), np.array(arrays.after, np.int64))
+
+    @property
+    def is_done(self) -> bool:
+        """All operations have ended."""
+        return not self.state.count[0]["left"]
+
+    @property
+    def num_batches(self) -> int:
+        """Batches so far."""
+        return int(self.state.count[0]["batches"])
+
+    def advance(self, horizon_s: float) -> None:
+        """Run every batch before `horizon_s`."""
+        while True:
+            why = advance(self.state, horizon_s, self.is_observed)
+            self._take_segments()
+            self._follow()
+            if why == UNSETTLED:
+                raise InternalError(f"sharing did not settle at {float(self.state.count[0]['now'])!r} s")
+            if why != FULL_LOG:
+                keep()
+                self.is_stuck = self.is_stuck or (why == EMPTY and not self.is_done)
+                return
+
+    def loads(self) -> list[float]:
+        """Load of one member of each channel, now."""
+        loads(self.state)
+        rows: list[float] = self.state.channel["now"].tolist()
+        return rows
+
+    def times(self) -> tuple[list[float], list[float], list[float]]:
+        """Ready, start and end of each operation."""
+        flow = self.state.flow
+        return flow["ready"].tolist(), flow["start"].tolist(), flow["end"].tolist()
+
+    def busy_s(self) -> list[float]:
+        """Seconds during which each channel had a flow."""
+        rows = [path.channels for path in self.arrays.paths]
+        at = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=at[1:])
+        channels = np.array([channel for row in rows for channel in row], np.int64)
+        seconds: list[float] = covered_s(self.state, np.array(self.arrays.path, np.int64), at, channels).tolist()
+        return seconds
+
+    def full_s(self) -> list[float]:
+        """Seconds during which each channel limited some flow: as counted, and all the time of flows that no other can slow."""
+        flow, num = self.state.flow, len(self.arrays.channels)
+        alone = np.where(flow["logs_own"], -1, flow["own"]).astype(np.int64)
+        seconds = covered_s(self.state, alone, np.arange(num + 1), np.arange(num))
+        together: list[float] = (seconds + self.state.channel["full_s"]).tolist()
+        return together
+
+    def peak_rate(self) -> list[float]:
+        """The largest rate of each channel (zero where nobody looked)."""
+        rows: list[float] = self.state.channel["peak"].tolist()
+        return rows
+
+    def _take_segments(self) -> None:
+        num = self.state.count[0]["segments"]
+        names = [channel.name for channel in self.arrays.channels]
+        for start_s, end_s, rate, channel in self.state.segment[:num].tolist():
+            self.segments.append(ChannelSegment(name=names[channel], start_s=start_s, end_s=end_s, rate_per_s=rate))
+        self.state.count[0]["segments"] = 0
+
+    def _follow(self) -> None:
+        """Book what was allocated and freed since the last look."""
+        first, self._num_held = self._num_held, int(self.state.count[0]["held"])
+        codes = self.state.held[first : self._num_held].tolist()
+        for code, time_s in zip(codes, self.state.held_s[first : self._num_held].tolist(), strict=True):
+            flow = code >> 1
+            if code & 1:
+                self.ledger.free(self.arrays.frees[flow], flow, time_s)
+                continue
+            rows = self.arrays.allocates[flow]
+            if self.is_enforced and self.ledger.shortfall(rows)[0] >= 0:
+                self.is_stuck = True
+                return
+            self.ledger.allocate(rows, flow, time_s)

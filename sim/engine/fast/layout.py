@@ -1,0 +1,253 @@
+"""Rows of plain numbers for the compiled kernel, made from the arrays.
+
+A *lane* is a (stream, path) that operations use: all of them couple to the same channels. A *slot* is the place of one
+stream among the users of one channel: a stream runs one operation at a time, so there is one flow at most. A *pair* is
+two channels (c, d) that one flow can cross, with what the flows that c limits put on d. All counts are fixed by the
+program, so nothing grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.engine.arrays import LINKED, Arrays
+
+FLOW = np.dtype(
+    [
+        ("finish", "f8"),  # s when capped, virtual time of the class when limited by a channel
+        ("cap", "f8"),
+        ("weight", "f8"),
+        ("work", "f8"),
+        ("latency_s", "f8"),
+        ("ready", "f8"),
+        ("start", "f8"),
+        ("end", "f8"),
+        ("limit", "i8"),  # IDLE, CAPPED or the channel
+        ("own", "i8"),  # channel that sets the cap, -1: none
+        ("lane", "i8"),
+        ("stream", "i8"),
+        ("waits", "i8"),
+        ("is_gated", "i1"),  # allocates: admitted after the waves of its batch
+        ("has_frees", "i1"),
+        ("is_followed", "i1"),  # the next operation is the next of its stream
+        ("logs_own", "i1"),  # the seconds of its own limit are counted while it runs
+    ],
+    align=True,
+)
+CHANNEL = np.dtype(
+    [
+        ("bandwidth", "f8"),
+        ("threshold", "f8"),
+        ("potential", "f8"),  # load if every user ran at its upper bound
+        ("level", "f8"),
+        ("slope", "f8"),
+        ("other", "f8"),
+        ("virtual", "f8"),
+        ("clock", "f8"),
+        ("most", "f8"),  # of flows about to be placed: load at their caps,
+        ("extra", "f8"),  # load per unit of level,
+        ("expected", "f8"),  # and the level to expect
+        ("full_s", "f8"),  # seconds during which it limited some flow
+        ("full_since", "f8"),
+        ("load", "f8"),  # of the segment that is open
+        ("since", "f8"),
+        ("peak", "f8"),
+        ("now", "f8"),  # load of the moment
+        ("slot_at", "i8"),  # its slots are slot_at .. slot_at + num_slots
+        ("num_slots", "i8"),
+        ("num_users", "i8"),
+        ("num_members", "i8"),
+        ("num_finishing", "i8"),  # members whose end is still to come
+        ("num_capped", "i8"),
+        ("num_updates", "i8"),
+        ("num_limiting", "i8"),
+        ("pair_at", "i8"),  # its pairs are pair_at .. pair_at + its neighbours
+        ("num_crossing", "i8"),
+        ("num_crossed_by", "i8"),
+        ("is_linked", "i1"),
+        ("is_limiting", "i1"),
+        ("is_dirty", "i1"),
+        ("is_listed", "i1"),
+        ("is_relinked", "i1"),
+        ("is_placed", "i1"),
+    ],
+    align=True,
+)
+LINK = np.dtype([("load", "f8"), ("channel", "i8"), ("slot", "i8")], align=True)
+PAIR = np.dtype(
+    [("load", "f8"), ("source", "i8"), ("target", "i8"), ("count", "i8"), ("at_source", "i8"), ("at_target", "i8")], align=True
+)
+SLOT = np.dtype([("load", "f8"), ("flow", "i8")], align=True)
+STREAM = np.dtype([("flow", "i8"), ("is_start", "i1"), ("is_active", "i1")], align=True)
+ENTRY = np.dtype([("key", "f8"), ("item", "i8")], align=True)
+SEGMENT = np.dtype([("start", "f8"), ("end", "f8"), ("rate", "f8"), ("channel", "i8")], align=True)
+COUNT = np.dtype(
+    [
+        ("now", "f8"),
+        *(
+            (name, "i8")
+            for name in (
+                "events_at", "by_finish", "by_cap", "capped", "by_level",  # first items of the kinds of heaps
+                "events", "batches", "left", "ended", "fresh", "dirty", "relink", "unlinked", "held", "segments", "is_touched",
+            )
+        ),
+    ],
+    align=True,
+)  # fmt: skip
+
+#: room for segments between two looks of Python, in channels
+SEGMENT_ROUNDS = 64
+
+
+class State(NamedTuple):
+    """Everything the compiled code reads and writes."""
+
+    flow: Any
+    channel: Any
+    stream: Any
+    link_at: Any  # lane -> links
+    link: Any  # (channel, slot, load) that couple
+    use_at: Any
+    use: Any  # (channel, load) of the whole path
+    pair_at: Any  # lane -> k x k numbers of pairs
+    pair_of: Any
+    pair: Any
+    crossing: Any  # source channel -> pairs with members
+    crossed_by: Any  # target channel -> pairs with members
+    slot: Any
+    heap: Any  # all heaps, one after the other: see `heaps`
+    place: Any  # item -> index in its heap, -1: not in it
+    successor_at: Any
+    successor: Any
+    order: Any  # operations by the instant of their end
+    held: Any  # flow << 1 | is a free, in order
+    held_s: Any
+    segment: Any
+    lists: Any  # rows: see `fluid`
+    count: Any
+
+
+def lay_out(arrays: Arrays, *, is_full: bool, is_observed: bool) -> State:
+    """A State at time zero; `loop.wire` adds who waits for whom. Room for loads if `is_observed`, for segments if `is_full`."""
+    num, num_channels, num_streams = len(arrays.work), len(arrays.channels), len(arrays.streams)
+    flow = np.zeros(num, FLOW)
+    stream, path = np.array(arrays.stream, np.int64), np.array(arrays.path, np.int64)
+    num_paths = max(len(arrays.paths), 1)
+    keys, lane = np.unique(stream * num_paths + path, return_inverse=True)
+    lanes = [(int(key) // num_paths, int(key) % num_paths) for key in keys]
+    flow["lane"], flow["stream"] = lane, stream
+    for name, column in (
+        ("cap", arrays.cap),
+        ("weight", arrays.weight),
+        ("work", arrays.work),
+        ("latency_s", arrays.latency_s),
+        ("own", arrays.own_limit),
+        ("waits", arrays.num_after),
+    ):
+        flow[name] = np.array(column)
+    flow["limit"] = -2
+    for name in ("ready", "start", "end"):
+        flow[name] = -1.0
+    flow["is_followed"][:-1] = stream[1:] == stream[:-1]
+    flow["waits"][1:] += flow["is_followed"][:-1]
+    flow["is_gated"][list(arrays.allocates)] = 1
+    flow["has_frees"][list(arrays.frees)] = 1
+    couplings = [arrays.paths[p].couplings for _, p in lanes]
+    _mark_own(flow, np.array([bool(row) for row in couplings]), couplings, num_channels)
+    channel, slots = _channels(arrays, [s for s, _ in lanes], couplings)
+    link_at, link = _links(couplings, [[slots[c, s] for c, _ in row] for (s, _), row in zip(lanes, couplings, strict=True)])
+    paths = [arrays.paths[p] for _, p in lanes] if is_observed else []
+    use_at, use = _links([list(zip(row.channels, row.loads, strict=True)) for row in paths], None)
+    pair_at, pair_of, pair = _pairs(channel, couplings)
+    num_items = num_streams + 2 * num_channels + 3 * len(slots)
+    heap = np.zeros(num_items, ENTRY)
+    count = np.zeros(1, COUNT)
+    count["left"] = num
+    count["by_finish"] = num_streams + num_channels
+    count["by_cap"] = count["by_finish"] + len(slots)
+    count["capped"] = count["by_cap"] + len(slots)
+    count["by_level"] = count["capped"] + len(slots)
+    return State(
+        flow=flow,
+        channel=channel,
+        stream=np.zeros(num_streams, STREAM),
+        link_at=link_at,
+        link=link,
+        use_at=use_at,
+        use=use,
+        pair_at=pair_at,
+        pair_of=pair_of,
+        pair=pair,
+        crossing=np.zeros(len(pair), np.int64),
+        crossed_by=np.zeros(len(pair), np.int64),
+        slot=_empty_slots(len(slots)),
+        heap=heap,
+        place=np.full(num_items, -1, np.int64),
+        successor_at=np.zeros(num + 1, np.int64),
+        successor=np.zeros(len(arrays.after), np.int64),
+        order=np.zeros(num, np.int64),
+        held=np.zeros(len(arrays.allocates) + len(arrays.frees), np.int64),
+        held_s=np.zeros(len(arrays.allocates) + len(arrays.frees)),
+        segment=np.zeros(SEGMENT_ROUNDS * num_channels if is_full else 0, SEGMENT),
+        lists=np.zeros((8, max(num_streams, num_channels, 1)), np.int64),
+        count=count,
+    )
+
+
+def _mark_own(flow: Any, is_coupled: Any, couplings: Sequence[Sequence[tuple[int, float]]], num_channels: int) -> None:
+    """Whose own limits are counted while they run: where a channel also limits flows that others can slow."""
+    coupled = is_coupled[flow["lane"]] if len(flow) else np.zeros(0, bool)
+    by_others = np.zeros(num_channels + 1, bool)  # the last: no channel
+    by_others[flow["own"][coupled]] = True
+    by_others[[c for row in couplings for c, _ in row]] = True
+    by_others[-1] = False
+    flow["logs_own"] = by_others[flow["own"]]
+
+
+def _channels(
+    arrays: Arrays, streams: Sequence[int], couplings: Sequence[Sequence[tuple[int, float]]]
+) -> tuple[Any, dict[tuple[int, int], int]]:
+    """Rows of the channels, and the slot of each (channel, stream)."""
+    used = sorted({(c, s) for s, row in zip(streams, couplings, strict=True) for c, _ in row})
+    slots = {key: i for i, key in enumerate(used)}
+    channel = np.zeros(len(arrays.channels), CHANNEL)
+    channel["bandwidth"] = arrays.bandwidths
+    channel["threshold"] = channel["bandwidth"] * LINKED
+    channel["level"] = channel["expected"] = np.inf
+    channel["num_slots"] = np.bincount(np.array([c for c, _ in used], np.int64), minlength=len(channel))
+    channel["slot_at"] = np.cumsum(channel["num_slots"]) - channel["num_slots"]
+    return channel, slots
+
+
+def _links(rows: Sequence[Sequence[tuple[int, float]]], slots: Sequence[Sequence[int]] | None) -> tuple[Any, Any]:
+    at = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=at[1:])
+    link = np.zeros(int(at[-1]), LINK)
+    link["channel"] = [c for row in rows for c, _ in row]
+    link["load"] = [load for row in rows for _, load in row]
+    link["slot"] = [slot for row in slots for slot in row] if slots is not None else -1
+    return at, link
+
+
+def _pairs(channel: Any, couplings: Sequence[Sequence[tuple[int, float]]]) -> tuple[Any, Any, Any]:
+    """Pairs by source channel, and for each lane the pair of its i-th and j-th link at i x k + j."""
+    keys = sorted({(c, d) for row in couplings for c, _ in row for d, _ in row if c != d})
+    number = {key: i for i, key in enumerate(keys)}
+    pair = np.zeros(len(keys), PAIR)
+    pair["source"] = [c for c, _ in keys]
+    pair["target"] = [d for _, d in keys]
+    num = np.bincount(pair["source"], minlength=len(channel))
+    channel["pair_at"] = np.cumsum(num) - num
+    at = np.zeros(len(couplings) + 1, np.int64)
+    np.cumsum([len(row) ** 2 for row in couplings], out=at[1:])
+    pair_of = np.array([number.get((c, d), -1) for row in couplings for c, _ in row for d, _ in row], np.int64)
+    return at, pair_of, pair
+
+
+def _empty_slots(num: int) -> Any:
+    slot = np.zeros(num, SLOT)
+    slot["flow"] = -1
+    return slot

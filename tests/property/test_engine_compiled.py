@@ -1,0 +1,190 @@
+"""The compiled kernel against the plain one: the same records, to rounding, on random programs."""
+
+import sys
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sim.engine import replay, run_checked
+from sim.errors import DeadlockError, InputError, MisfitError
+from sim.records import Allocation, Channel, Kind, LatencyLaw, Operation, Program, Stream, Tier
+from tests.random_programs import random_program
+
+try:
+    import numba  # noqa: F401
+except ImportError:
+    pytest.skip("the extra 'fast' (numba) is not installed", allow_module_level=True)
+
+seeds = st.integers(min_value=0, max_value=2**32)
+
+
+def close(value):
+    return pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+def numbers(rows):
+    """Every number of flat rows, in order."""
+    return [
+        value for row in rows for value in (getattr(row, name) for name in row.__struct_fields__) if isinstance(value, float)
+    ]
+
+
+def courses(segments):
+    """Rate over time of each channel, segments whose rates differ by rounding joined: names, and numbers."""
+    joined = []
+    for row in sorted(segments, key=lambda row: (row.name, row.start_s)):
+        if joined and joined[-1][0] == row.name and (joined[-1][2], joined[-1][3]) == close((row.start_s, row.rate_per_s)):
+            joined[-1][2] = row.end_s
+        else:
+            joined.append([row.name, row.start_s, row.end_s, row.rate_per_s])
+    return [row[0] for row in joined], [value for row in joined for value in row[1:]]
+
+
+def assert_equal(program, *, has_ties=False, **options):
+    """The same records. Where a flow's cap and its share are equal, either limits it: `has_ties` leaves `saturated_s` out."""
+    plain, fast = replay(program, backend="python", **options), replay(program, backend="numba", **options)
+    assert (plain.backend, fast.backend) == ("python", "numba")
+    assert [row.id for row in fast.operations] == [row.id for row in plain.operations]
+    for name in ("operations", "tiers", "occupancy"):
+        assert numbers(getattr(fast, name)) == close(numbers(getattr(plain, name))), name
+    for name in ("amount", "busy_s", "peak_rate_per_s", *(() if has_ties else ("saturated_s",))):
+        seen, told = ([getattr(row, name) for row in result.channels] for result in (fast, plain))
+        assert seen == close(told), name
+    (names, seen), (other_names, told) = courses(fast.segments), courses(plain.segments)
+    assert (names, seen) == (other_names, close(told))
+    assert [(tier.name, tier.operation, tier.by_class) for tier in fast.tiers] == [
+        (tier.name, tier.operation, close(tier.by_class)) for tier in plain.tiers
+    ]
+    assert [(sample.time_s, close(sample.utilisation)) for sample in fast.samples] == [
+        (sample.time_s, sample.utilisation) for sample in plain.samples
+    ]
+    assert [sample.occupancy_bytes for sample in fast.samples] == [close(sample.occupancy_bytes) for sample in plain.samples]
+    assert fast.makespan_s == close(plain.makespan_s)
+
+
+@settings(deadline=None, max_examples=150)
+@given(seeds, st.booleans(), st.sampled_from(("summary", "full")))
+@example(750, True, "full")
+def test_small_random_programs(seed, is_round, level):
+    assert_equal(random_program(seed, is_round=is_round), has_ties=is_round, level=level)
+
+
+@settings(deadline=None, max_examples=25)
+@given(seeds, st.booleans())
+def test_many_streams_on_many_channels(seed, is_round):
+    program = random_program(seed, num_streams=40, num_channels=12, num_operations=400, is_round=is_round)
+    assert_equal(program, has_ties=is_round, monitor_interval_s=3.7)
+
+
+@settings(deadline=None, max_examples=20)
+@given(seeds)
+def test_every_invariant_holds(seed):
+    run_checked(random_program(seed), backend="numba")
+
+
+def test_shuffled_lines_give_bit_equal_records():
+    program = random_program(7, num_streams=12, num_operations=200, is_round=True)
+    other = Program(
+        name=program.name,
+        channels=program.channels[::-1],
+        tiers=program.tiers,
+        streams=program.streams[::-1],
+        operations=program.operations[::-1],
+    )
+    assert replay(other, level="full", backend="numba") == replay(program, level="full", backend="numba")
+
+
+def op(name, stream, sequence=0, **fields):
+    return Operation(id=name, kind=Kind.TRANSFER, stream=stream, sequence=sequence, **fields)
+
+
+def program(*operations, **fields):
+    streams = tuple(Stream(name=name) for name in sorted({operation.stream for operation in operations}))
+    return Program(name="hand", **{"channels": (), "tiers": (), **fields}, streams=streams, operations=operations)
+
+
+def test_more_segments_than_the_log_holds_at_once():
+    # each of the 200 starts changes the load of the one channel: the log (64 rounds) is emptied on the way
+    operations = [op(f"o{i}", "s", i, work=float(i + 1), uses=(("link", 1.0),), rate_cap=10.0 + i) for i in range(200)]
+    assert_equal(program(*operations, channels=(Channel(name="link", bandwidth_per_s=1e3),)), level="full")
+
+
+def test_an_empty_program_takes_no_time():
+    assert replay(program(), backend="numba").makespan_s == 0.0
+
+
+def test_what_does_not_fit_is_told_as_by_the_plain_kernel():
+    rows = (Allocation(tier="hbm", tensor_class="weights", size_bytes=11.0),)
+    whole = program(op("a", "s", allocates=rows, phase="forward"), tiers=(Tier(name="hbm", capacity_bytes=10.0),))
+    with pytest.raises(MisfitError, match="operation 'a' is short of 1 B of 10 B"):
+        replay(whole, backend="numba")
+    assert_equal(whole, capacity="observe")
+
+
+def test_what_waits_for_ever_is_told_as_by_the_plain_kernel():
+    with pytest.raises(DeadlockError, match="'a' on stream 's' waits for 'b'"):
+        replay(program(op("a", "s", after=("b",)), op("b", "t", after=("a",))), backend="numba")
+
+
+def test_what_it_cannot_replay_is_refused_when_asked_for_and_left_to_the_plain_kernel_otherwise():
+    law = LatencyLaw(idle_latency_s=1.0)
+    bound = program(
+        op("a", "s", work=10.0, uses=(("link", 1.0),), window_bytes=1.0),
+        channels=(Channel(name="link", bandwidth_per_s=100.0, latency=law),),
+    )
+    queue = program(
+        op("a", "s", work=10.0, uses=(("pool", 1.0),)), channels=(Channel(name="pool", bandwidth_per_s=100.0, is_server=True),)
+    )
+    for refused, why in ((bound, "latency-bound operations such as 'a'"), (queue, "queue at an exclusive server such as 'a'")):
+        with pytest.raises(InputError, match=why):
+            replay(refused, backend="numba")
+        assert replay(refused).backend == "python"
+    with pytest.raises(InputError, match="processes or a capacity policy"):
+        replay(program(op("a", "s")), backend="numba", processes=[lambda world: iter(())])
+
+
+def test_auto_takes_it_from_the_break_even_on_and_only_once_compiled(monkeypatch):
+    from sim.engine import backend
+    from sim.engine.fast import compiled
+
+    rows = program(*(op(f"o{i}", "s", i, work=1.0, rate_cap=1.0) for i in range(10)))
+    replay(rows, backend="numba")
+    assert compiled.is_kept()
+    monkeypatch.setattr(backend, "BREAK_EVEN", 10)
+    assert replay(rows).backend == "numba"
+    monkeypatch.setattr(backend, "BREAK_EVEN", 11)
+    assert replay(rows).backend == "python"
+    monkeypatch.setattr(backend, "BREAK_EVEN", 10)
+    monkeypatch.setattr(compiled, "is_kept", lambda: False)
+    assert replay(rows).backend == "python"
+    monkeypatch.setattr(backend, "BREAK_EVEN_COLD", 10)
+    assert replay(rows).backend == "numba"
+
+
+def test_seconds_at_a_limit_join_flows_that_share_and_flows_that_nothing_slows():
+    # "wide" is the own limit of b, alone on it, and of a, which also shares "narrow" with c: while c runs at its cap of 4
+    # (2 s) "narrow" leaves 4 / 0.5 to a; then a has 4 left at 10 (0.4 s), and b runs at 10 for 1 s
+    channels = (Channel(name="narrow", bandwidth_per_s=8.0), Channel(name="wide", bandwidth_per_s=10.0))
+    operations = (
+        op("a", "s", work=20.0, uses=(("wide", 1.0), ("narrow", 0.5))),
+        op("b", "s", 1, work=10.0, uses=(("wide", 1.0),), latency_s=0.5),
+        op("c", "t", work=8.0, uses=(("narrow", 1.0),), rate_cap=4.0),
+    )
+    whole = program(*operations, channels=channels)
+    assert_equal(whole)
+    full_s = {row.name: row.saturated_s for row in replay(whole, backend="numba").channels}
+    assert full_s == close({"narrow": 2.0, "wide": 1.4})
+
+
+def test_the_plain_kernel_does_not_import_it():
+    import subprocess
+
+    code = (
+        "import sys\n"
+        "from sim.engine import replay\n"
+        "from tests.random_programs import random_program\n"
+        "replay(random_program(1))\n"
+        "assert 'numba' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
