@@ -108,7 +108,7 @@ class _Builder:
             to=entry.to,
             count=entry.count,
             grants=dict(entry.grants),
-            is_hypothetical=part.hypothetical,
+            is_hypothetical=self._is_hypothetical(part, entry),
         )
         if isinstance(part, p.Cpu):
             self._cpu(name, entry, part)
@@ -120,6 +120,13 @@ class _Builder:
             self._expander(name, entry, part)
         elif isinstance(part, p.Storage):
             self._storage(name, entry, part)
+
+    def _is_hypothetical(self, part: p.Part, entry: DeviceEntry) -> bool:
+        """A device does not exist yet if its part, its memory or the link that it hangs on does not."""
+        link = connection_of(entry, part) if entry.to else None
+        attached = part.memory.part if isinstance(part, (p.Cpu, p.Gpu)) and part.memory else ""
+        names = (entry.memory.part if entry.memory else "", attached, link.part if link else "")
+        return part.hypothetical or any(self.parts[name].hypothetical for name in names if name)
 
     def _fields(self, part: p.Part, entry: DeviceEntry) -> dict[str, Any]:
         """The part by field name, with what its memory class says where it is silent, slowed to the device's speed."""
