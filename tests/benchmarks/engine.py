@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from sim.engine import replay
 from sim.records import LatencyLaw, Program
 from tests.benchmarks.steps import step
 
+SIMGRID_PYTHON = "/usr/bin/python3"
 #: ranks -> (layers, micro-batches): 6,400 to 12,800 operations each
 SIZES = {1: (80, 8), 8: (80, 1), 64: (20, 1)}
 BARS = {  # fractions of bare simpy
@@ -81,6 +84,36 @@ def latency_bound(program: Program) -> Program:
     return replace(program, channels=channels, operations=operations)
 
 
+def simgrid_ops_per_cpu_s(program: Program) -> float:
+    """The same step in SimGrid (Debian's python3-simgrid), every cost 1 and compute on its rank's memory; best of three."""
+    bandwidth = {row.name: row.bandwidth_per_s for row in program.channels}
+    number = {row.id: i for i, row in enumerate(program.operations)}
+    # links carry whole bytes at cost 1: compute becomes the bytes that it moves through its memory in its time
+    operations = [
+        [
+            row.stream,
+            round(row.work * (bandwidth[row.uses[0][0]] if row.rate_cap == 1.0 else 1.0)),
+            row.latency_s,
+            [name for name, _ in row.uses if name != "cores"],
+            [number[name] for name in row.after],
+        ]
+        for row in program.operations
+    ]
+    system = json.dumps({"links": bandwidth, "operations": operations})
+    script = str(Path(__file__).with_name("simgrid_step.py"))
+    runs = [
+        subprocess.run([SIMGRID_PYTHON, script], input=system, capture_output=True, text=True, check=True) for _ in range(3)
+    ]
+    return len(operations) / min(json.loads(run.stdout)["cpu_s"] for run in runs)
+
+
+def has_simgrid() -> bool:
+    """Debian's Python has the package (it does not install into a virtual environment)."""
+    if shutil.which(SIMGRID_PYTHON) is None:
+        return False
+    return not subprocess.run([SIMGRID_PYTHON, "-c", "import simgrid"], capture_output=True).returncode
+
+
 def measure_all(backends: tuple[str, ...]) -> tuple[dict[str, object], dict[str, dict[str, float]]]:
     table: dict[str, object] = {"bare_simpy_per_cpu_s": max(bare_simpy() for _ in range(5))}
     fractions: dict[str, dict[str, float]] = {}
@@ -101,6 +134,11 @@ def measure_all(backends: tuple[str, ...]) -> tuple[dict[str, object], dict[str,
     bound = latency_bound(step(8, 80, jitter=0.025))
     table["latency_bound_ops_per_cpu_s"], _ = paired(lambda: operations_per_cpu_s(bound, "python"), num_pairs=3)
     table["folded_cpu_s"] = {str(ranks): folded_cpu_s(ranks) for ranks in (1, 64, 1024, 16384)}
+    if has_simgrid():
+        table["simgrid_ops_per_cpu_s"] = {
+            str(ranks): simgrid_ops_per_cpu_s(step(ranks, layers, num_micro_batches=micro_batches, jitter=0.025))
+            for ranks, (layers, micro_batches) in SIZES.items()
+        }
     return table, fractions
 
 
@@ -121,6 +159,10 @@ def main() -> None:
             verdict = f"bar {bar:.3f}: {'met' if fraction >= bar else 'MISSED'}" if bar else ""
             print(f"{key:32} {ranks:>3} ranks {table[key][ranks]:>12,.0f}/s  {fraction:.4f} of simpy  {verdict}")
     print(f"latency-bound host updates, jittered   8 ranks {table['latency_bound_ops_per_cpu_s']:>12,.0f}/s")
+    for ranks, speed in table.get("simgrid_ops_per_cpu_s", {}).items():
+        print(f"SimGrid, jittered                     {ranks:>3} ranks {speed:>12,.0f}/s")
+    if "simgrid_ops_per_cpu_s" not in table:
+        print("SimGrid: not measured, the Debian package python3-simgrid is not installed")
     for ranks, seconds in table["folded_cpu_s"].items():
         print(f"folded, generated and replayed   {ranks:>5} ranks {seconds * 1e3:8.1f} ms")
 
