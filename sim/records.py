@@ -134,6 +134,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     bytes_per_element: float = 0.0  # host memory traffic per element, read + write
     write_share: float = 0.0
     num_cores: float = 0.0  # cores that one rank may use; 0 = its share of the socket
+    is_spread: bool = False  # threads and pages wander over all sockets of the host
     core_s: float = 0.0  # host work that is no memory traffic (sample preparation): core-seconds per rank
     # anything: a duration that no resource explains (launch gaps, framework hooks, measured host work)
     fixed_s: float = 0.0

@@ -8,8 +8,8 @@ from typing import NamedTuple
 #: bytes per element of fp32 Adam on the host: weight, gradient and two moments read (16), weight and moments written (12)
 ADAM_BYTES = 28.0
 ADAM_WRITE_SHARE = 12.0 / 28.0
-#: share of the bound rate when threads wander over sockets: 0.34 / 0.54 of the DRAM peak in DeepSpeed runs
-UNBOUND_SHARE = 0.63
+#: share of the bound rate when threads wander over sockets: DeepSpeed runs of 1 to 16 ranks (arXiv 2410.21316)
+UNBOUND_SHARE = 0.61
 #: seconds that ranks on the same unbound cores wait for each other's time slices at the end of an update; fit, one machine:
 #: two processes of 5 to 73 million elements (numa-cpu-adam-bench, nproc 2; docs/model.md, CPU work)
 UNBOUND_WAIT_S = 16e-3

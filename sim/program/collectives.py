@@ -208,7 +208,9 @@ def _between(machine: Machine, kind: str, local: tuple[str, ...], num_nodes: int
     nics = [name for name, device in machine.devices.items() if device.kind == "nic"]
     if not nics:
         routing.adapters(machine, local[0])  # raises
-    volume = ring_volume(kind, num_nodes)
+    # gathers and scatters go around one ring of all ranks: a node's link carries what each rank lacks, not each node
+    is_flat = kind in ("all_gather", "reduce_scatter")
+    volume = ring_volume(kind, num_nodes * len(local) if is_flat else num_nodes)
     per_rank = volume if kind == "all_to_all" else volume / len(local)
     wires = [edge for edge in machine.edges if {edge.source, edge.target} & set(nics)]
     uses = merged(*(_one_way(edge, per_rank / len(nics)) for edge in wires))

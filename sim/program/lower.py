@@ -64,7 +64,7 @@ class _Lowering:
             resident=tuple(item for group in self.ranks.groups for item in self._resident(group)),
             model_flops=self.step.model_flops,
             num_tokens=self.step.num_tokens,
-            peak_flops_per_s=sum(peak(self.machine.part(group.device), "bf16")[1] * group.count for group in self.ranks.groups),
+            peak_flops_per_s=sum(self._peak(group) * group.count for group in self.ranks.groups),
             notes=self.step.notes,
         )
 
@@ -105,6 +105,12 @@ class _Lowering:
         written.operations.extend(joins.values())
         fresh.append(written)
         return written
+
+    def _peak(self, group: Group) -> float:
+        """FLOP/s of one rank's device in the fastest number format that the step computes in."""
+        kernels = {id(op.kernels): op.kernels for op in self.step.operations if op.kernels}.values()
+        formats = {kernel.dtype for item in kernels for kernel in item if kernel.flops} or {"bf16"}
+        return max(peak(self.machine.part(group.device), dtype)[1] for dtype in formats)
 
     def _joins(self) -> dict[str, Operation]:
         """For each collective of a class of several groups, the instant at which all of them have come to it.

@@ -39,7 +39,7 @@ class Outline:
     def demand(op: StepOperation) -> tuple[object, ...]:
         """What decides an operation's route, apart from who runs it."""
         layer = op.layer if "home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE else -1
-        how = (op.is_pinned, op.is_direct)
+        how = (op.is_pinned, op.is_direct, op.is_spread)
         return (op.kind, op.source, op.target, layer, how, op.collective, op.group, op.tensor_class, op.write_share)
 
     @cached_property
@@ -189,7 +189,9 @@ class Demands:
         if op.kind == Kind.HOST_UPDATE:
             traffic = self.routes.update_traffic(op, device)
             cores = op.num_cores or self._cores_share(device)
-            return op.num_elements * op.bytes_per_element, self.routes.host(traffic, device, op.write_share, cores)
+            return op.num_elements * op.bytes_per_element, self.routes.host(
+                traffic, device, op.write_share, cores, is_spread=op.is_spread
+            )
         if op.kind == Kind.HOST_WORK:
             return op.core_s, self.routes.cores(device, op.num_cores or self._cores_share(device), self._cores_share(device))
         source = self.routes.shares(op.source, device, op.layer) if op.source else ()

@@ -75,18 +75,36 @@ class Routes:
                 parts.append((self.machine.route(a, b, initiator=initiator), share_a * share_b))
         return _combined(parts)
 
-    def host(self, traffic: Mapping[str, float], device: str, write_share: float, num_cores: float) -> Flow:
-        """Loads and stores of a rank's CPU threads; `traffic` = bytes per byte of work on each tier."""
-        cpu = self.machine.host_of(device)
-        cores = max(1, round(num_cores))
+    def host(
+        self, traffic: Mapping[str, float], device: str, write_share: float, num_cores: float, *, is_spread: bool = False
+    ) -> Flow:
+        """Loads and stores of a rank's CPU threads; `traffic` = bytes per byte of work on each tier.
+
+        Spread threads and pages lie evenly on all sockets of the host, `num_cores` threads on each.
+        """
+        home = self.machine.host_of(device)
+        cpus, cores = self._sockets(home) if is_spread else (home,), max(1, round(num_cores))
         parts = [
-            (self.machine.access(cpu, tier, write_share=write_share, num_cores=cores), share) for tier, share in traffic.items()
+            (
+                self.machine.access(cpu, self._seen_from(cpu, tier, home), write_share=write_share, num_cores=cores),
+                share / len(cpus),
+            )
+            for cpu in cpus
+            for tier, share in traffic.items()
         ]
         flow = _combined(parts, write_share)
         uses = flow.uses
         if flow.rate_cap < INFINITY:
-            uses = merged(uses, ((cores_channel(cpu), num_cores / flow.rate_cap),))
+            uses = merged(uses, *(((cores_channel(cpu), num_cores / flow.rate_cap),) for cpu in cpus))
         return Flow(uses, flow.rate_cap, flow.latency_s, flow.window_bytes, write_share, flow.weight)
+
+    def _sockets(self, home: str) -> tuple[str, ...]:
+        host = self.machine.devices[home].host
+        return tuple(name for name, device in self.machine.devices.items() if device.kind == "cpu" and device.host == host)
+
+    def _seen_from(self, cpu: str, tier: str, home: str) -> str:
+        """The tier that plays the same part for `cpu` as `tier` for `home`: the DRAM of each, anything else itself."""
+        return self.machine.resolve("dram", cpu) if tier == self.machine.resolve("dram", home) else tier
 
     def cores(self, device: str, num_cores: float, rank_cores: float) -> Flow:
         """Work of a rank's processes in core-seconds, `num_cores` of them at most at once.

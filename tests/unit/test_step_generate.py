@@ -48,20 +48,75 @@ def test_zero_3_gathers_twice_and_reduces_once_per_micro_batch():
     assert _bytes(step, "reduce-scatter gradients") == pytest.approx(3 * (body + head + 64 * 1000 * 2.0))
 
 
-def test_offloaded_optimizer_moves_four_bytes_per_parameter():
+PARAMETERS = 4 * LAYER + 64 * 1000 * 2 + 64
+ZERO_3 = Parallelism(zero_stage=3)
+
+
+def test_offloaded_update_moves_fp32_gradients_out_and_16_bit_weights_back():
     step = generate(_training(framework="deepspeed-zero"), HOST)
-    parameters = 4 * LAYER + 64 * 1000 * 2 + 64
-    assert _bytes(step, "store gradients") == pytest.approx(2 * parameters)
-    assert _bytes(step, "return weights") == pytest.approx(2 * parameters)
+    assert _bytes(step, "store gradients") == pytest.approx(4 * PARAMETERS)
+    assert _bytes(step, "return weights") == pytest.approx(2 * PARAMETERS)
     updated = sum(op.num_elements for op in step.operations if op.name == "cpu adamw")
-    assert updated == pytest.approx(parameters)
+    assert updated == pytest.approx(PARAMETERS)
 
 
-def test_blocking_gradient_copy_holds_the_backward_pass():
-    step = generate(_training(framework="deepspeed-zero", offload=Offload(bucket_elements=1)), HOST)
+def test_blocking_gradients_of_zero_3_move_16_bits_and_are_cast_on_the_host():
+    step = generate(_training(framework="deepspeed-zero", parallelism=ZERO_3, offload=Offload(overlap_gradients=False)), HOST)
+    assert _bytes(step, "store gradients") == pytest.approx(2 * PARAMETERS)
+    assert sum(op.num_elements for op in step.operations if op.name == "cast gradients") == pytest.approx(PARAMETERS)
+
+
+def test_blocking_gradient_copy_holds_the_next_layer():
+    for stage, awaited in ((2, "store gradients"), (3, "cast gradients")):
+        offload, split = Offload(bucket_elements=1), Parallelism(zero_stage=stage)
+        step = generate(_training(framework="deepspeed-zero", offload=offload, parallelism=split), HOST)
+        by_id = {op.id: op for op in step.operations}
+        second = next(op for op in step.operations if op.name == "backward 2")
+        assert any(by_id[wait].name == awaited for wait in second.after)
+
+
+def test_overlapped_gradient_copy_holds_the_next_gradients_but_not_their_recomputation():
+    offload = Offload(overlap_gradients=True)
+    checkpointing = Checkpointing(active=True)
+    step = generate(
+        _training(framework="deepspeed-zero", offload=offload, parallelism=ZERO_3, checkpointing=checkpointing), HOST
+    )
     by_id = {op.id: op for op in step.operations}
-    second = next(op for op in step.operations if op.name == "backward 2")
-    assert any(by_id[wait].name == "cast gradients" for wait in second.after)
+    recompute, backward = (next(op for op in step.operations if op.name == name) for name in ("recompute 2", "backward 2"))
+    assert "store gradients" in {by_id[wait].name for wait in backward.after}
+    assert "store gradients" not in {by_id[wait].name for wait in recompute.after}
+
+
+def test_next_weights_are_gathered_before_the_gradients_of_a_layer_are_reduced():
+    step = generate(_training(framework="fsdp", parallelism=Parallelism(data=4, zero_stage=3)), {})
+    backward = [op for op in step.operations if op.stream == "rank.collective" and op.phase == "backward" and op.layer >= 0]
+    asked = [(op.name, op.layer) for op in backward]
+    for layer in (1, 2, 3):
+        assert asked.index(("all-gather weights", layer - 1)) < asked.index(("reduce-scatter gradients", layer))
+
+
+@pytest.mark.parametrize(("buffers", "num_ahead"), [(None, 1), (4, 1), (7, 1), (8, 2), (12, 3)])
+def test_swap_buffers_decide_how_many_pieces_are_read_ahead(buffers, num_ahead):
+    offload = Offload(buffer_count=buffers, sub_group_elements=10_000)
+    homes = {TensorClass.OPTIMIZER_STATES: "storage", TensorClass.GRADIENTS: "storage"}
+    step = generate(_training(framework="deepspeed-zero", parallelism=ZERO_3, offload=offload), homes)
+    names = [op.name for op in step.operations if op.stream.endswith(".storage") and op.phase == "update"]
+    assert names.index("write states") == num_ahead
+    written = sum(op.size_bytes for op in step.operations if op.name == "write states")
+    assert written == pytest.approx(12 * PARAMETERS)
+    assert _bytes(step, "read states") == pytest.approx(14 * PARAMETERS)
+    assert _bytes(step, "write gradients") == pytest.approx(2 * PARAMETERS)
+
+
+def test_smaller_swap_buffers_cut_the_update_into_more_pieces():
+    homes = {TensorClass.OPTIMIZER_STATES: "storage"}
+
+    def pieces(elements):
+        offload = Offload(buffer_elements=elements)
+        step = generate(_training(framework="deepspeed-zero", parallelism=ZERO_3, offload=offload), homes)
+        return sum(op.name == "read states" for op in step.operations)
+
+    assert (pieces(None), pieces(100_000)) == (1, -(-PARAMETERS // 100_000))
 
 
 def test_pipeline_stages_are_rank_classes_that_send_to_each_other():

@@ -114,17 +114,34 @@ def test_fewer_cores_slow_the_cpu_update_and_more_than_the_bus_needs_do_not_help
 
 
 def test_host_work_of_unbound_ranks_is_slower_and_the_scenario_overrides_the_framework():
-    def amounts(framework, bound):
-        job = {"framework": framework, "parallelism": {"data": 4, "zero_stage": 2}, "gradient_accumulation": 1}
+    def amounts(framework, bound, stage=3):
+        job = {"framework": framework, "parallelism": {"data": 4, "zero_stage": stage}, "gradient_accumulation": 1}
         offload = {} if bound is None else {"cores_bound": bound}
         _, _, program = _replayed({"optimizer_states": "dram", "gradients": "dram"}, **job, offload=offload)
         updated = sum(op.work for op in program.operations if op.name == "cpu adamw")
         return updated / (1.5577e9 / 4)
 
     assert amounts("deepspeed-zero", True) == pytest.approx(44, rel=0.01)
-    assert amounts("deepspeed-zero", False) == pytest.approx(44 / 0.63, rel=0.01)
+    assert amounts("deepspeed-zero", False) == pytest.approx(44 / 0.61, rel=0.01)
     assert amounts("deepspeed-zero", None) == amounts("deepspeed-zero", False)
-    assert amounts("torchao", None) == pytest.approx(28, rel=0.01)
+    assert amounts("deepspeed-zero", True, stage=2) == pytest.approx(30, rel=0.01)
+    assert amounts("pytorch", None) == pytest.approx(28, rel=0.01)
+    assert amounts("torchao", None) == pytest.approx(14, rel=0.01)
+
+
+def test_unbound_updates_use_the_memory_of_both_sockets():
+    from sim.config import scenario_of
+    from sim.experiment import run
+
+    def update(bound):
+        job = {"model": "gpt2-xl", "framework": "deepspeed-zero", "parallelism": {"zero_stage": 3}}
+        job |= {"optimizer": {"offload": True}, "offload": {"cores_bound": bound}}
+        result = run(scenario_of({"name": "t", "topology": "dgx-2", "workload": {"training": job}}).resolve())
+        op = next(item for item in result.program.operations if item.name == "cpu adamw")
+        return {name for name, _ in op.uses if name.endswith(".dram")}
+
+    assert update(True) == {"cpu0.dram"}
+    assert update(False) == {"cpu0.dram", "cpu1.dram"}
 
 
 def test_loss_scaling_reads_and_writes_the_gradients_once_more():

@@ -15,7 +15,7 @@ from sim.errors import Fault, InputError
 from sim.held_out import is_held_out
 
 #: traffic to quantise one GEMM input element: read 2 bytes, write the row-wise and the transposed copy (and scales)
-_CAST_BYTES = {"fp8": 4.0, "mxfp8": 4.1, "nvfp4": 3.1}
+_CAST_BYTES = {"fp8": 4.0, "mxfp8": 8.5, "nvfp4": 3.1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class Profile:
     # kernels
     elementwise_traffic: float = 1.0  # multiplies the minimal traffic of norms, residuals, activations (unfused eager > 1)
     compiled_traffic: float = 0.7  # the same when the compiler fuses
+    has_fused_blocks: bool = False  # RMS norm, rotary embedding and gate are one kernel each without a compiler
     softmax_traffic: float = 1.0  # the same of the softmax of eager attention
     loss_traffic: float = 1.0  # the same of the loss
     cast_bytes: Mapping[str, float] = field(default_factory=lambda: dict(_CAST_BYTES))  # per quantised GEMM input, by precision
@@ -45,6 +46,7 @@ class Profile:
     send_fixed_s: float = 0.0  # host time of one send between stages
     is_send_blocking: bool = False  # the sender computes again only when its send is done
     tensor_overlap: float = 0.0
+    gathers_quantised: bool = False  # sequence parallelism gathers inputs after they are quantised; scatters stay 16-bit
     context_overlap: float = 0.8
     expert_overlap: float = 0.0
     # ZeRO hooks
@@ -53,13 +55,19 @@ class Profile:
     step_fixed_s: float = 0.0
     micro_batch_fixed_s: float = 0.0
     # offload
+    copy_share: float = 1.0  # of a copy's own rate that copies inside a step reach
     overlap_gradient_copy: bool = False
+    inline_gradient_copy: bool = False  # ZeRO 1 and 2: not overlapped means in the GPU's order, without the host waiting
+    flushed_gradient_bytes: float = 0.0  # per element of a copy that the host does not cast; 0 = as computed with
+    holds_gradient_copy: bool = False  # ZeRO 3: a layer's overlapped copy ends before the next layer's gradients exist
     overlap_activation_copy: bool = False  # activation checkpoints move to the host beside compute
     overlap_update: bool = False  # CPU update of a sub-group overlaps the copies of its neighbours
+    pins_returned_weights: bool = True  # updated weights return from page-locked memory
     sub_group_elements: int = 1_000_000_000
     host_gradient_bytes_per_element: float = 16.0  # host traffic of a blocking gradient flush (cast and store)
     host_gradient_s_per_element: float = 0.6e-9  # single-threaded part of a blocking gradient flush
     update_bytes_per_element: float = 28.0  # CPU optimizer: host traffic, read and write
+    fused_update_bytes_per_element: float = 0.0  # the same below ZeRO 3, where differently; its copies then overlap
     update_write_share: float = 0.43
     binds_cores: bool = True  # host threads stay near their memory; `offload.cores_bound` overrides it
     gpu_update_bytes_per_element: float = 30.0
@@ -69,13 +77,22 @@ class Profile:
 
 _DEEPSPEED = Profile(
     name="deepspeed-zero",
-    source="DeepSpeed stage 2/3 sources; hook and flush times, 44 B per updated parameter (Adam 28, casts and copies between "
-    "fp32 and 16-bit partitions) fitted on Deep Optimizer States logs (arXiv 2410.21316)",
+    source="DeepSpeed stage 1/2/3 sources (gradients reach a page-locked fp32 partition; updated weights are cast and copied "
+    "by a blocking copy_, which PyTorch stages in pageable memory); hook and flush times, 44 B per updated parameter (Adam "
+    "28, casts and copies between fp32 and 16-bit partitions), copies at 0.83 of their own rate (20.8 of 25 GB/s) fitted on "
+    "Deep Optimizer States logs (arXiv 2410.21316)",
     elementwise_traffic=2.0,
+    attention_version="flash2",
+    copy_share=0.83,
+    inline_gradient_copy=True,
+    flushed_gradient_bytes=4.0,
+    holds_gradient_copy=True,
+    pins_returned_weights=False,
     update_bytes_per_element=44.0,
+    fused_update_bytes_per_element=30.0,  # Adam writes the 16-bit weights too and copies tile by tile (arXiv 2101.06840)
     binds_cores=False,  # its launcher binds only when told to
-    hook_forward_s=1.3e-3,
-    hook_backward_s=4.2e-3,
+    hook_forward_s=3.0e-3,
+    hook_backward_s=5.5e-3,
     step_fixed_s=0.17,
     micro_batch_fixed_s=0.29,
     bucket_elements=500_000_000,
@@ -88,6 +105,7 @@ _MEGATRON = Profile(
     name="megatron",
     source="Megatron-LM / Megatron-Core sources",
     elementwise_traffic=1.3,
+    has_fused_blocks=True,
     reduce_dtype_bytes=4.0,
     overlap_gradient_reduce=True,
     overlap_parameter_gather=True,
@@ -112,8 +130,10 @@ _MEGATRON_CORE = replace(
     name="megatron-core",
     source="Megatron-Core with Transformer Engine",
     attention_version="cudnn",
+    elementwise_traffic=1.0,
     reduce_dtype_bytes=2.0,
-    tensor_overlap=0.5,
+    tensor_overlap=0.6,
+    gathers_quantised=True,
 )
 _LLM_FOUNDRY = replace(
     _FSDP,
@@ -141,7 +161,15 @@ PROFILES: dict[str, Profile] = {
         replace(_FSDP, name="accelerate", attention_version="flash2"),
         replace(_FSDP, name="pytorch", source="PyTorch without a framework around it", attention_version="flash2"),
         replace(_FSDP, name="ddp", source="PyTorch DistributedDataParallel", attention_version="flash2"),
-        replace(_FSDP, name="torchao", source="torchao CPUOffloadOptimizer", attention_version="flash2"),
+        replace(
+            _FSDP,
+            name="torchao",
+            source="torchao CPUOffloadOptimizer: fused Adam in the parameters' own 16 bits, no master "
+            "weights; each parameter is updated as its gradient arrives and copied back",
+            attention_version="flash2",
+            update_bytes_per_element=14.0,
+            overlap_update=True,
+        ),
         replace(_FSDP, name="auto", source="generic: PyTorch eager with sharding as asked", attention_version="flash2"),
     )
 }

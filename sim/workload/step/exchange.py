@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from sim.records import Kind
@@ -9,7 +10,9 @@ from sim.workload import shapes
 from sim.workload.step import linear
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
+from sim.workload.step.plan import GEMM_DTYPE
 from sim.workload.step.schedule import Turn
+from sim.workload.step.work import ELEMENT_BYTES
 
 
 class Exchange:
@@ -18,12 +21,20 @@ class Exchange:
     def __init__(self, builder: StepBuilder) -> None:
         self.builder, self.plan = builder, builder.plan
 
+    @cached_property
+    def _tensor_bytes(self) -> float:
+        """Bytes per element of a tensor group's all-reduce: with sequence parallelism half of it gathers, half scatters."""
+        plan = self.plan
+        if not (plan.profile.gathers_quantised and plan.training.parallelism.sequence_parallel):
+            return 2.0
+        return 1.0 + ELEMENT_BYTES[GEMM_DTYPE[plan.training.precision]] / 2
+
     def layers(self, lane: Lane, block: range, phase: str, turn: Turn, num_layers: int) -> None:
         """All exchanges of a block of layers in one direction ("forward", "recompute" or "backward")."""
         plan, num_moe = self.plan, self.plan.num_moe(block)
         if plan.tensor > 1:
             calls = 2.0 * (num_layers - num_moe) + (1.0 if plan.is_expert_wide else 2.0) * num_moe
-            size = plan.tokens * plan.shape.hidden * 2.0
+            size = plan.tokens * plan.shape.hidden * self._tensor_bytes
             self._emit(lane, block, phase, turn, "all_reduce", "tensor", size, calls, plan.profile.tensor_overlap)
         if plan.training.parallelism.context > 1:
             width = shapes.key_width(plan.shape) + shapes.value_width(plan.shape)

@@ -20,6 +20,8 @@ class Gradients:
         self._bucket: dict[str, tuple[float, float]] = {}
         offload, profile = self.plan.training.offload, self.plan.profile
         self.is_overlapped = profile.overlap_gradient_copy if offload.overlap_gradients is None else offload.overlap_gradients
+        self.is_inline = profile.inline_gradient_copy and self.plan.zero_stage < 3
+        self.is_held = self.is_overlapped and profile.holds_gradient_copy and self.plan.zero_stage == 3
         self.is_pinned = offload.pin_memory is not False
         self.bucket_elements = offload.bucket_elements or profile.bucket_elements
         states = self.plan.home(TensorClass.OPTIMIZER_STATES)
@@ -161,35 +163,58 @@ class Gradients:
         )
 
     def _move(self, lane: Lane, reduced: str, share: float, turn: Turn, mark: dict[str, Any]) -> None:
-        """Copy this rank's gradients to the host; a blocking copy also waits for the host to store them."""
+        """Copy this rank's gradients to the host, added to those of earlier micro-batches."""
         plan, profile = self.plan, self.plan.profile
+        is_last = turn.micro_batch == plan.num_micro_batches - 1
+        fields = {"tensor_class": TensorClass.GRADIENTS, "is_pinned": self.is_pinned, "rate_share": profile.copy_share} | mark
         size = share * plan.weight_bytes
-        fields = {"tensor_class": TensorClass.GRADIENTS, "is_pinned": self.is_pinned, "size_bytes": size} | mark
         after = [reduced]
         if turn.micro_batch > 0:  # accumulated on the GPU: the partial sums come back first
             name = "fetch partial gradients"
             fetched = self.builder.add(
-                lane.name, "h2d", Kind.TRANSFER, name, after=after, source=self.target, target="gpu", **fields
+                lane.name, "h2d", Kind.TRANSFER, name, after=after, source=self.target, target="gpu", size_bytes=size, **fields
             )
             after = [fetched]
+        is_blocking = is_last and not (self.is_overlapped or self.is_inline)
+        if is_last and not is_blocking and profile.flushed_gradient_bytes:
+            size = share * profile.flushed_gradient_bytes
         copied = self.builder.add(
-            lane.name, "d2h", Kind.TRANSFER, "store gradients", after=after, source="gpu", target=self.target, **fields
-        )
-        if turn.micro_batch == plan.num_micro_batches - 1 and not self.is_overlapped:
-            copied = self.builder.add(
-                lane.name,
-                "cpu",
-                Kind.HOST_UPDATE,
-                "cast gradients",
-                after=[copied],
-                num_elements=share,
-                bytes_per_element=profile.host_gradient_bytes_per_element,
-                write_share=0.5,
-                fixed_s=share * profile.host_gradient_s_per_element * plan.host_slowdown * UNBOUND_SHARE,
-                **mark,
-            )
+            lane.name, "d2h", Kind.TRANSFER, "store gradients", after=after, source="gpu", target=self.target, size_bytes=size,
+            **fields,
+        )  # fmt: skip
+        if is_blocking:
+            copied = self._cast(lane, share, copied, mark)
+        if is_blocking or (self.is_inline and not self.is_overlapped):
             lane.pending.append(copied)
+        elif is_last and self.is_held:
+            lane.held.append(copied)
         self._is_ready(lane, copied)
+        if is_last and self.plan.home(TensorClass.OPTIMIZER_STATES) == "storage":
+            self._is_ready(lane, self._swapped_out(lane, share, copied, mark))
+
+    def _swapped_out(self, lane: Lane, share: float, copied: str, mark: dict[str, Any]) -> str:
+        """Gradients join the states on storage until the update reads both."""
+        return self.builder.add(
+            lane.name, "storage", Kind.IO, "write gradients", after=[copied], source="dram", target="home:optimizer_states",
+            size_bytes=share * self.plan.weight_bytes, tensor_class=TensorClass.GRADIENTS, **mark,
+        )  # fmt: skip
+
+    def _cast(self, lane: Lane, share: float, copied: str, mark: dict[str, Any]) -> str:
+        """What the host does with a blocking copy: casts it and stores it in its own partition."""
+        plan, profile = self.plan, self.plan.profile
+        return self.builder.add(
+            lane.name,
+            "cpu",
+            Kind.HOST_UPDATE,
+            "cast gradients",
+            after=[copied],
+            num_elements=share,
+            bytes_per_element=profile.host_gradient_bytes_per_element,
+            write_share=0.5,
+            is_spread=not plan.is_bound,
+            fixed_s=share * profile.host_gradient_s_per_element * plan.host_slowdown * UNBOUND_SHARE,
+            **mark,
+        )
 
     def _is_ready(self, lane: Lane, identity: str) -> None:
         """Remember the last operation of each stream; the earlier ones end before it."""

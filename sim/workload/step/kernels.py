@@ -6,6 +6,8 @@ device's memory when each kernel reads its inputs and writes its outputs once.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from sim.records import Dtype, Kernel
@@ -18,6 +20,22 @@ from sim.workload.step.work import Pass, elementwise, gemm
 _SOFTMAX_BYTES, _DROPOUT_BYTES = 4.0, 5.0
 #: traffic per logit of loss forward and backward (bytes): fp32 upcast and log-softmax, one fused kernel, chunks, none
 _LOSS_BYTES = {"full": 24.0, "fused": 12.0, "chunked": 16.0, "fused_linear": 4.0}
+
+
+class _Cost(NamedTuple):
+    """Bytes per element, forward: of a norm, of a rotary embedding, of a gate beyond its inputs and output."""
+
+    norm: float
+    rope: float
+    gate: float
+
+
+#: one kernel each
+_FUSED = _Cost(4.0, 4.0, 0.0)
+#: one kernel per tensor operation, as eager Hugging Face and Meta code runs them: a norm casts to fp32 (6 B), squares (8),
+#: averages (4), scales (8), casts back (6) and multiplies by its weight (4); rotary: two products (12), rotation (5), sum (6);
+#: a gate writes and reads its activation (4)
+_EAGER = _Cost(36.0, 23.0, 4.0)
 
 
 def core_dtype(plan: Plan) -> Dtype:
@@ -97,18 +115,30 @@ def elementwise_bytes(plan: Plan, *, is_moe: bool) -> float:
     activation reads its inputs and writes one output; routing permutes the tokens of each expert there and back.
     """
     tokens, t, shape, split = plan.tokens, plan.tensor, plan.shape, plan.sequence_split
-    hidden_bytes = (20.0 + (10.0 if plan.training.dropout else 0.0)) * tokens * shape.hidden / split
-    rope = 4.0 if shape.position == "rope" else 0.0
+    cost = _EAGER if _is_piecewise(plan) else _FUSED
+    hidden_bytes = (2 * cost.norm + 12.0 + (10.0 if plan.training.dropout else 0.0)) * tokens * shape.hidden / split
+    rope = cost.rope if shape.position == "rope" else 0.0
     qkv_bytes = rope * tokens * (shapes.query_width(shape) + shapes.key_width(shape)) / t
-    each = 2.0 * shapes.num_mlp_matrices(shape)
+    inputs = shapes.num_mlp_matrices(shape) - 1
+    each = 2.0 * (inputs + 1) + (cost.gate if inputs == 2 else 0.0)
     if not is_moe:
         mlp_bytes = each * tokens * shape.ffn / t
     else:
         copies = linear.expert_tokens(plan)
         mlp_bytes = each * (copies * shape.expert_ffn / (1 if plan.is_expert_wide else t))
         mlp_bytes += each * tokens * shape.shared_expert_ffn / t + 8.0 * copies * shape.hidden
-    factor = plan.profile.compiled_traffic if plan.training.compile else plan.profile.elementwise_traffic
-    return factor * (hidden_bytes + mlp_bytes + qkv_bytes)
+    return _traffic(plan) * (hidden_bytes + mlp_bytes + qkv_bytes)
+
+
+def _is_piecewise(plan: Plan) -> bool:
+    """Whether RMS norms, rotary embeddings and gates run as one kernel per tensor operation, with fp32 in between."""
+    return plan.shape.norm == "rmsnorm" and not plan.profile.has_fused_blocks and not plan.training.compile
+
+
+def _traffic(plan: Plan) -> float:
+    if plan.training.compile:
+        return plan.profile.compiled_traffic
+    return 1.0 if _is_piecewise(plan) else plan.profile.elementwise_traffic
 
 
 def layer_forward(plan: Plan, *, is_moe: bool) -> Pass:

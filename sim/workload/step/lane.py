@@ -13,6 +13,7 @@ class Lane:
     name: str
     history: list[str] = field(default_factory=list)  # compute of each layer block, in order
     pending: list[str] = field(default_factory=list)  # what the next compute must wait for
+    held: list[str] = field(default_factory=list)  # gradient copies that end before the next gradients are computed
 
     last: str = ""  # the last compute of all
 
@@ -24,4 +25,9 @@ class Lane:
     def drain(self) -> list[str]:
         """Take what the next compute must wait for."""
         waits, self.pending = self.pending, []
+        return waits
+
+    def release(self) -> list[str]:
+        """Take the gradient copies that the next gradients must wait for."""
+        waits, self.held = self.held, []
         return waits

@@ -99,8 +99,10 @@ class Passes:
             if not plan.is_frozen and plan.training.trainable_layers is None:
                 self.gradients.produced(lane, turn, done, plan.head_parameters, 0.0, -1, is_last=is_last)
             waits = []
-        for block in reversed(self.blocks(layers)):
-            self._backward_block(lane, turn, block, layers, waits, is_last=is_last)
+        blocks = self.blocks(layers)[::-1]
+        gathered = self.gradients.gather_block(lane, blocks[0], turn, "backward") if blocks else None
+        for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+            gathered = self._backward_block(lane, turn, block, following, layers, [*waits, gathered], is_last=is_last)
             waits = []
         if self._is_first(lane, turn):
             if not plan.is_frozen and plan.training.trainable_layers is None:
@@ -110,12 +112,20 @@ class Passes:
         return self.exchange.send(lane, turn, lane.last)
 
     def _backward_block(
-        self, lane: Lane, turn: Turn, block: range, layers: range, waits: list[str | None], *, is_last: bool
-    ) -> None:
+        self,
+        lane: Lane,
+        turn: Turn,
+        block: range,
+        following: range | None,
+        layers: range,
+        waits: list[str | None],
+        *,
+        is_last: bool,
+    ) -> str | None:
+        """Emit a block's backward; return the gather of the next block's weights, asked for before these gradients move."""
         plan = self.plan
         mark: dict[str, Any] = {"phase": "backward", "micro_batch": turn.micro_batch, "layer": block.start}
-        gathered = self.gradients.gather_block(lane, block, turn, "backward")
-        waits = [*waits, gathered, self.checkpoints.load(lane, block, turn), *lane.drain()]
+        waits = [*waits, self.checkpoints.load(lane, block, turn), *lane.drain()]
         again = self._recomputed(block, layers)
         if again:
             work = self._work(kernels.recompute, again)
@@ -127,15 +137,17 @@ class Passes:
             lane.name,
             _label("backward", block),
             self._work(kernels.layer_backward, block),
-            after=[*waits, *lane.drain()],
+            after=[*waits, *lane.drain(), *lane.release()],
             fixed_s=self._hook(block, plan.profile.hook_backward_s),
             **mark,
         )
         lane.computed(done)
         self.exchange.layers(lane, block, "backward", turn, len(block))
+        ahead = self.gradients.gather_block(lane, following, turn, "backward") if following is not None else None
         dense, routed = plan.trained_block(block)
         if dense or routed:
             self.gradients.produced(lane, turn, done, dense, routed, block.start, is_last=is_last)
+        return ahead
 
     def _is_first(self, lane: Lane, turn: Turn) -> bool:
         return lane.stage == 0 and turn.chunk == 0

@@ -118,10 +118,15 @@ class Plan:
         return 4.0 if self.training.precision == "fp32" else 2.0
 
     @property
+    def is_bound(self) -> bool:
+        """Whether ranks keep to their own cores and the memory beside them."""
+        bound = self.training.offload.cores_bound
+        return self.profile.binds_cores if bound is None else bound
+
+    @property
     def host_slowdown(self) -> float:
         """Factor on host work whose threads wander over NUMA nodes; 1 where ranks are bound to their cores."""
-        bound = self.training.offload.cores_bound
-        return 1.0 if (self.profile.binds_cores if bound is None else bound) else 1.0 / UNBOUND_SHARE
+        return 1.0 if self.is_bound else 1.0 / UNBOUND_SHARE
 
     def home(self, tensor_class: TensorClass) -> str:
         """Where the placement keeps the class: "gpu", "host" or "storage"."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from sim.records import Kind, TensorClass
 from sim.workload.step.builder import StepBuilder
@@ -14,6 +15,10 @@ from sim.workload.step.work import Pass, elementwise
 
 #: fp32 master weights and two moments of AdamW, bytes per parameter
 _STATE_BYTES = 12.0
+#: tensors that are swapped for a piece: weights, gradients, two moments
+_SWAPPED_TENSORS = 4
+#: pieces of an update whose kernel copies tile by tile; more change the step by less than 1 %
+_TILES = 8
 
 
 class Update:
@@ -23,7 +28,7 @@ class Update:
         self.builder, self.plan, self.gradients = builder, builder.plan, gradients
         self.save = Save(builder)
         #: a delayed update is of the gradients of the step before: its streams run beside this one's
-        self._late = "late_" if self.plan.training.optimizer.delayed_update else ""
+        self.late = "late_" if self.plan.training.optimizer.delayed_update else ""
 
     def elements(self, lane: Lane) -> float:
         """Parameters that one rank of the lane updates."""
@@ -40,7 +45,7 @@ class Update:
         if plan.home(TensorClass.OPTIMIZER_STATES) == "gpu":
             done = [self._on_gpu(lane, self.elements(lane), after)]
         else:
-            done = self._on_host(lane, self.elements(lane), [] if self._late else after)
+            done = self._on_host(lane, self.elements(lane), [] if self.late else after)
         done = self.gradients.gather_updated(lane, done)
         self.save.emit(lane, self.elements(lane), done)
         profile = plan.profile
@@ -57,59 +62,97 @@ class Update:
         return self.builder.compute(lane.name, "adamw", work, after=after, phase="update")
 
     def _on_host(self, lane: Lane, elements: float, after: list[str]) -> list[str]:
-        """Sub-group by sub-group: update on the CPU, copy the new weights back."""
+        """Piece by piece: states from storage if they live there, update on the CPU, copy the new weights back."""
         plan, profile, offload = self.plan, self.plan.profile, self.plan.training.offload
-        size = offload.sub_group_elements or profile.sub_group_elements
-        num = max(1, math.ceil(elements / size))
-        is_overlapped = profile.overlap_update if offload.overlap_update is None else offload.overlap_update
         gpu_fraction = 1.0 if plan.training.optimizer.swap_through_gpu else plan.training.optimizer.gpu_fraction
-        weights_home = plan.home(TensorClass.WEIGHTS)
+        # a share for the GPU only helps when the CPU goes on beside its copies
+        is_overlapped = self._is_fused or profile.overlap_update or gpu_fraction > 0
+        is_overlapped = is_overlapped if offload.overlap_update is None else offload.overlap_update
+        num = self._num_pieces(elements)
+        share = elements / num
+        swap = _Swap(self, lane, share, num) if plan.home(TensorClass.OPTIMIZER_STATES) == "storage" else None
         done, waits, credit = [], after, 0.0
-        for _ in range(num):
-            share = elements / num
+        for index in range(num):
             credit += gpu_fraction
             if credit > 1 - 1e-9:
                 credit -= 1
                 done.append(self._through_gpu(lane, share, after))
                 continue
-            ready = self._load_states(lane, share, waits)
-            updated = self.builder.add(
-                lane.name,
-                f"{self._late}cpu",
-                Kind.HOST_UPDATE,
-                "cpu adamw",
-                after=ready,
-                phase="update",
-                num_elements=share,
-                bytes_per_element=profile.update_bytes_per_element * plan.host_slowdown,
-                write_share=profile.update_write_share,
-                num_cores=offload.cores_per_rank or 0,
-                tensor_class=TensorClass.OPTIMIZER_STATES,
-            )
-            self._store_states(lane, share, updated)
-            copied = updated
-            if weights_home == "gpu":
-                copied = self.builder.add(
-                    lane.name,
-                    f"{self._late}h2d",
-                    Kind.TRANSFER,
-                    "return weights",
-                    after=[updated],
-                    source="home:master_weights",
-                    target="gpu",
-                    phase="update",
-                    size_bytes=share * plan.weight_bytes,
-                    tensor_class=TensorClass.WEIGHTS,
-                    is_pinned=self.gradients.is_pinned,
-                )
-            done.append(copied)
-            waits = after if is_overlapped else [copied]
+            ready = swap.load(index, waits) if swap else waits
+            updated = self._on_cpu(lane, share, ready)
+            if swap:
+                swap.store(updated)
+            done.append(self._returned(lane, share, updated, is_overlapped=is_overlapped))
+            waits = after if is_overlapped else [done[-1]]
         return done
+
+    @property
+    def _is_fused(self) -> bool:
+        """The CPU kernel writes the 16-bit weights too and copies them tile by tile."""
+        return self.plan.zero_stage < 3 and self.plan.profile.fused_update_bytes_per_element > 0
+
+    def _num_pieces(self, elements: float) -> int:
+        profile, offload = self.plan.profile, self.plan.training.offload
+        size = offload.sub_group_elements or profile.sub_group_elements
+        if self.plan.home(TensorClass.OPTIMIZER_STATES) == "storage" and offload.buffer_elements:
+            size = min(size, offload.buffer_elements)
+        return max(_TILES if self._is_fused else 1, math.ceil(elements / size))
+
+    def _on_cpu(self, lane: Lane, elements: float, after: list[str]) -> str:
+        plan, profile = self.plan, self.plan.profile
+        each = profile.fused_update_bytes_per_element if self._is_fused else profile.update_bytes_per_element
+        return self.builder.add(
+            lane.name,
+            f"{self.late}cpu",
+            Kind.HOST_UPDATE,
+            "cpu adamw",
+            after=after,
+            phase="update",
+            num_elements=elements,
+            bytes_per_element=each * plan.host_slowdown,
+            write_share=profile.update_write_share,
+            num_cores=plan.training.offload.cores_per_rank or 0,
+            is_spread=not plan.is_bound,
+            tensor_class=TensorClass.OPTIMIZER_STATES,
+        )
+
+    def _returned(self, lane: Lane, elements: float, updated: str, *, is_overlapped: bool) -> str:
+        """The new weights back where the next step looks for them."""
+        plan, profile = self.plan, self.plan.profile
+        fields: dict[str, Any] = {
+            "after": [updated],
+            "phase": "update",
+            "size_bytes": elements * plan.weight_bytes,
+            "tensor_class": TensorClass.WEIGHTS,
+        }
+        home = plan.home(TensorClass.WEIGHTS)
+        if home == "storage":
+            stream = f"{self.late}storage"
+            return self.builder.add(lane.name, stream, Kind.IO, "write weights", source="dram", target="home:weights", **fields)
+        if home != "gpu":
+            return updated
+        return self.builder.add(
+            lane.name,
+            f"{self.late}h2d",
+            Kind.TRANSFER,
+            "return weights",
+            source="home:master_weights",
+            target="gpu",
+            is_pinned=self.gradients.is_pinned and (profile.pins_returned_weights or is_overlapped),
+            rate_share=profile.copy_share,
+            **fields,
+        )
 
     def _through_gpu(self, lane: Lane, elements: float, after: list[str]) -> str:
         """States of a sub-group to the GPU, update there, states back."""
         size, pinned = elements * _STATE_BYTES, self.gradients.is_pinned
-        fields = {"tensor_class": TensorClass.OPTIMIZER_STATES, "size_bytes": size, "is_pinned": pinned, "phase": "update"}
+        fields = {
+            "tensor_class": TensorClass.OPTIMIZER_STATES,
+            "size_bytes": size,
+            "is_pinned": pinned,
+            "phase": "update",
+            "rate_share": self.plan.profile.copy_share,
+        }
         fetched = self.builder.add(
             lane.name, "h2d", Kind.TRANSFER, "fetch states", after=after, source="home:optimizer_states", target="gpu", **fields
         )
@@ -125,25 +168,43 @@ class Update:
             **fields,
         )
 
-    def _load_states(self, lane: Lane, elements: float, after: list[str]) -> list[str]:
-        if self.plan.home(TensorClass.OPTIMIZER_STATES) != "storage":
-            return after
-        return [self._swap(lane, "read states", "home:optimizer_states", "dram", elements, after)]
 
-    def _store_states(self, lane: Lane, elements: float, updated: str) -> None:
-        if self.plan.home(TensorClass.OPTIMIZER_STATES) == "storage":
-            self._swap(lane, "write states", "dram", "home:optimizer_states", elements, [updated])
+class _Swap:
+    """Optimizer states that live on storage: read before each piece's update, written after it.
 
-    def _swap(self, lane: Lane, name: str, source: str, target: str, elements: float, after: list[str]) -> str:
-        return self.builder.add(
-            lane.name,
-            f"{self._late}storage",
+    A piece takes four staging buffers (weights, gradients, two moments) from its read to its write; the read of a piece
+    waits for the write that frees them.
+    """
+
+    def __init__(self, update: Update, lane: Lane, elements: float, num: int) -> None:
+        self.update, self.lane, self.elements, self.num = update, lane, elements, num
+        self.depth = max(1, (update.plan.training.offload.buffer_count or _SWAPPED_TENSORS) // _SWAPPED_TENSORS)
+        self.reads: list[str] = []
+        self.writes: list[str] = []
+
+    def load(self, index: int, after: list[str]) -> list[str]:
+        """Ask for the states of all pieces that have buffers; what the update of piece `index` waits for."""
+        size = self.elements * (_STATE_BYTES + self.update.plan.weight_bytes)
+        while len(self.reads) < min(index + self.depth, self.num):
+            free = self.writes[len(self.reads) - self.depth : len(self.reads) - self.depth + 1] if self.writes else []
+            self.reads.append(self._io("read states", "home:optimizer_states", "dram", size, [*after, *free]))
+        return [*after, self.reads[index]]
+
+    def store(self, updated: str) -> None:
+        """Write the states of a piece back."""
+        size = self.elements * _STATE_BYTES
+        self.writes.append(self._io("write states", "dram", "home:optimizer_states", size, [updated]))
+
+    def _io(self, name: str, source: str, target: str, size: float, after: list[str]) -> str:
+        return self.update.builder.add(
+            self.lane.name,
+            f"{self.update.late}storage",
             Kind.IO,
             name,
             after=after,
             source=source,
             target=target,
             phase="update",
-            size_bytes=elements * _STATE_BYTES,
+            size_bytes=size,
             tensor_class=TensorClass.OPTIMIZER_STATES,
         )

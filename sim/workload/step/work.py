@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from sim.records import Dtype, Kernel
 
-_ELEMENT_BYTES: dict[Dtype, float] = {
+#: bytes of one element
+ELEMENT_BYTES: dict[Dtype, float] = {
     "fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "nf4": 0.5,
 }  # fmt: skip
 
@@ -34,7 +35,7 @@ class Pass:
 
 def gemm(m: float, n: float, k: float, dtype: Dtype, name: str, count: float = 1.0) -> Kernel:
     """[m, k] x [k, n]: 2 m n k FLOPs; inputs in `dtype`, output in 2 bytes (4 for fp32 and tf32)."""
-    size = _ELEMENT_BYTES[dtype]
+    size = ELEMENT_BYTES[dtype]
     return Kernel(
         kind="gemm",
         flops=2.0 * m * n * k,
