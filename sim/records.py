@@ -128,6 +128,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     collective: CollectiveKind | None = None
     group: Group | None = None
     num_calls: float = 1.0  # that many collectives of `size_bytes` each, back to back
+    is_fused: bool = False  # collective: a kernel of the step itself may do it, not only the vendor's library
     dtype: Dtype = "bf16"
     # host update: the CPU optimizer
     num_elements: float = 0.0  # per rank

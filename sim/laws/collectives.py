@@ -12,6 +12,9 @@ from math import sqrt
 
 #: seconds per hop of a collective, kernel launch and handshake included
 HOP_S = 2.4e-6
+#: seconds of a small all-reduce in which every rank reads the buffers of all others over GPU links, inside the step's own
+#: kernels: fit over 7B and 70B decodes on 2 to 8 A100 (gpt-fast, README at 0f925b5); +-50 %
+ONE_SHOT_S = 4e-6
 #: chunking loss g by algorithm
 CHUNKING = {"ring": 0.55, "switch": 0.37, "network": 1.1}
 #: times that the (n - 1) / n of a buffer that a rank lacks passes the link

@@ -31,13 +31,16 @@ GGML_CLASSES = {
 _OTHER = DecodeClass(0.83, 0.127e-3)
 #: seconds per layer of a pass that is launched as one graph
 GRAPH_LAYER_S = 60e-6
+#: share of the streaming rate that such kernels keep when they unpack weights of so many bits on the way: fit over the
+#: same README (A100, 7B and 70B: 0.81 to 0.83 and 0.69 to 0.74; MI250X 0.70)
+UNPACKED = {"unpack-8": 0.82, "unpack-4": 0.72}
 
 
 def decode_class(variant: str, memory_part: str, efficiency: float) -> DecodeClass:
-    """Constants of a runtime's kernels ("ggml", or "" for graphs) on a memory technology such as "gddr6x" or "hbm3".
+    """Constants of a runtime's kernels ("ggml", else graphs) on a memory technology such as "gddr6x" or "hbm3".
 
     `efficiency` is the share of its bandwidth that the part's streaming kernels reach.
     """
     if not variant.startswith("ggml"):
-        return DecodeClass(efficiency, GRAPH_LAYER_S)
+        return DecodeClass(efficiency * UNPACKED.get(variant, 1.0), GRAPH_LAYER_S)
     return next((found for prefix, found in GGML_CLASSES.items() if memory_part.startswith(prefix)), _OTHER)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.errors import Fault, InputError
-from sim.laws.collectives import CHUNKING, hops_latency, pipelined, ring_volume, switch_volume, tree_latency
+from sim.laws.collectives import CHUNKING, ONE_SHOT_S, hops_latency, pipelined, ring_volume, switch_volume, tree_latency
 from sim.records import INFINITY
 from sim.topology import routing
 from sim.topology.graph import Edge, Traffic
@@ -58,11 +58,13 @@ _NOTHING = _Level("", (), (), 0.0, 0.0)
 
 
 def collective(
-    machine: Machine, kind: str, size_bytes: float, members: Sequence[tuple[int, str]], me: int, *, algorithm: str = ""
-) -> CollectiveFlow:
+    machine: Machine, kind: str, size_bytes: float, members: Sequence[tuple[int, str]], me: int, *, algorithm: str = "",
+    is_fused: bool = False,
+) -> CollectiveFlow:  # fmt: skip
     """The part of member `me` of `members` (node, GPU); `size_bytes` is the whole buffer (of an all-gather: the gathered one).
 
-    Of the algorithms that the links allow, the fastest for this size; `algorithm` keeps those whose name begins so.
+    Of the algorithms that the links allow, the fastest for this size; `algorithm` keeps those whose name begins so;
+    `is_fused` adds the one-shot all-reduce of serving frameworks to those of the vendor's library.
     Raises InputError when members on several nodes have no network adapter, MachineError when there is no way between two.
     """
     if len(members) < 2 or size_bytes <= 0:
@@ -70,7 +72,7 @@ def collective(
     node, device = members[me]
     local = tuple(gpu for at, gpu in members if at == node)
     num_nodes = len({at for at, _ in members})
-    inside = _inside(machine, kind, local, device, num_nodes) if len(local) > 1 else [_NOTHING]
+    inside = _inside(machine, kind, local, device, num_nodes, is_fused=is_fused) if len(local) > 1 else [_NOTHING]
     outside = _between(machine, kind, local, num_nodes) if num_nodes > 1 else [_NOTHING]
     flows = [_joined(machine, size_bytes, near, far) for near in inside for far in outside if near.name.startswith(algorithm)]
     if not flows:
@@ -99,7 +101,9 @@ def _joined(machine: Machine, size_bytes: float, near: _Level, far: _Level) -> C
 # ------------------------------------------------------------------------------------------------------------ inside a node
 
 
-def _inside(machine: Machine, kind: str, local: tuple[str, ...], device: str, num_nodes: int) -> list[_Level]:
+def _inside(
+    machine: Machine, kind: str, local: tuple[str, ...], device: str, num_nodes: int, *, is_fused: bool = False
+) -> list[_Level]:
     """What the ranks of one node can do among themselves."""
     num = len(local)
     volume = ring_volume(kind, num) / (num_nodes if kind == "all_to_all" else 1)
@@ -113,6 +117,9 @@ def _inside(machine: Machine, kind: str, local: tuple[str, ...], device: str, nu
     if kind == "all_reduce" and len(out) == 1 and switch is not None and switch.part.get("reduces"):
         uses, loads = _spread(machine, device, out, into, "reduction", switch_volume(num))
         levels.append(_Level("in-switch reduction", uses, loads, latency_s, CHUNKING["switch"]))
+    if kind == "all_reduce" and is_fused:  # every rank reads the whole buffer of every other one
+        uses, loads = _spread(machine, device, out, into, "collective", num - 1.0)
+        levels.append(_Level("one shot", uses, loads, ONE_SHOT_S, 0.0))
     return levels
 
 

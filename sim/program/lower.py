@@ -164,7 +164,7 @@ class _Lowering:
             return (id(op.kernels), op.dispatch_s, op.fixed_s)
         if op.kind in _WITHOUT_WORK:
             return (op.fixed_s,)
-        return (*self.demands.key(op, group.ranks[0]), op.rate_share, op.compute_share, op.fixed_s)
+        return (*self.demands.key(op, group.ranks[0]), op.rate_share, op.is_faulted, op.compute_share, op.fixed_s)
 
     def _numbers(self, op: StepOperation, group: Group) -> Numbers:
         """The fields of an operation that depend on how fast the machine is."""

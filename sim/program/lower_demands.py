@@ -39,7 +39,7 @@ class Outline:
     def demand(op: StepOperation) -> tuple[object, ...]:
         """What decides an operation's route, apart from who runs it."""
         layer = op.layer if "home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE else -1
-        how = (op.is_pinned, op.is_direct, op.is_spread)
+        how = (op.is_pinned, op.is_direct, op.is_spread, op.is_fused)
         return (op.kind, op.source, op.target, layer, how, op.collective, op.group, op.tensor_class, op.write_share)
 
     @cached_property
@@ -211,7 +211,8 @@ class Demands:
         local, num_nodes = self.membership.local(op.group or "world", rank)
         own = [(0, self.gpus[index]) for index in local]
         members = [*own, *((node, device) for node in range(1, num_nodes))]  # of other nodes, their number is all that counts
-        flow = collective(self.machine, op.collective or "all_reduce", op.size_bytes, members, own.index((0, device)))
+        kind, me = op.collective or "all_reduce", own.index((0, device))
+        flow = collective(self.machine, kind, op.size_bytes, members, me, is_fused=op.is_fused)
         return flow.work_bytes * op.num_calls, Flow(flow.uses, flow.rate_cap, flow.latency_s * op.num_calls)
 
     def _point_to_point(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:

@@ -60,7 +60,11 @@ def test_cpu_layers_stay_on_the_cpu_in_decode_and_are_copied_for_a_long_prompt()
     assert {operation.layer for operation in decode} == set(range(12))
     prefill = [operation for operation in step.operations if operation.phase == "prefill"]
     assert sum(operation.name == "fetch weights" for operation in prefill) == 12
-    assert not any(operation.stream.endswith(".cpu") for operation in prefill)
+    on_cpu = [operation for operation in prefill if operation.stream.endswith(".cpu")]
+    assert {(operation.kind, operation.name) for operation in on_cpu} == {(Kind.HOST_WORK, "attention")}
+    assert [operation.layer for operation in on_cpu] == list(range(12))  # where the layer's cache lies
+    attended = [op.layer for op in prefill for kernel in op.kernels if kernel.kind == "attention"]
+    assert attended == list(range(12, LLAMA.layers))
 
 
 def test_kv_elsewhere_is_fetched_and_stored():

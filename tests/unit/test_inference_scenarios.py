@@ -5,11 +5,14 @@ import dataclasses
 import msgspec
 import pytest
 
-from sim.config import scenario_of
+from sim.config import load_machine, scenario_of
 from sim.errors import InputError
 from sim.experiment import run
+from sim.laws.kernels import memory_rate, solo_parts
 from sim.placement.capacity import capacity_plan
+from sim.program.collectives import collective
 from sim.study.fit import is_fitting, largest, with_value
+from sim.workload.decode import generate
 from sim.workload.decode.sizes import Sizes
 
 BASE = {"model": "llama-2-13b", "weights": "fp16", "prompt_length": 256, "output_length": 16}
@@ -111,3 +114,36 @@ def test_everything_on_the_gpu_is_what_a_split_model_is_compared_with():
 def test_plans_that_cannot_run_are_refused_at_their_key(inference, placement, message):
     with pytest.raises(InputError, match=message):
         scenario(inference, placement)
+
+
+@pytest.mark.parametrize(("size_bytes", "algorithm"), [(16e3, "one shot"), (64e6, "ring")])
+def test_small_all_reduces_run_in_one_shot_where_gpu_links_allow(size_bytes, algorithm):
+    machine = load_machine("dgx-a100")
+    members = [(0, gpu) for gpu in machine.gpus()]
+    plain = collective(machine, "all_reduce", size_bytes, members, 0)
+    fused = collective(machine, "all_reduce", size_bytes, members, 0, is_fused=True)
+    assert plain.algorithm == "ring"
+    assert fused.algorithm == algorithm
+    least_s = 7 * size_bytes / 300e9  # each of the others' buffers comes over the rank's own links
+    if algorithm == "one shot":
+        assert fused.latency_s + fused.work_bytes / fused.rate_cap >= least_s
+
+
+def test_no_one_shot_without_gpu_links():
+    machine = load_machine("rtx-4090-8x")
+    members = [(0, gpu) for gpu in machine.gpus()]
+    assert collective(machine, "all_reduce", 16e3, members, 0, is_fused=True).algorithm == "ring over PCIe"
+
+
+@pytest.mark.parametrize(
+    ("framework", "weights", "share"),
+    [("vllm", "fp8", 1.0), ("vllm", "int8", 0.82), ("vllm", "int4", 0.72), ("flexgen", "int4", 1.0)],
+)
+def test_kernels_that_unpack_weights_stream_slower(framework, weights, share):
+    asked = scenario({"framework": framework, "weights": weights})
+    step, machine = generate(asked.job.workload, {}), asked.machine
+    layer = next(op for op in step.operations if op.phase == "decode").kernels[0]
+    part = machine.part("gpu0")
+    assert solo_parts(layer, part).memory_s == pytest.approx(
+        (layer.read_bytes + layer.write_bytes) / (share * memory_rate(part))
+    )

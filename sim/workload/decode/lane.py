@@ -15,6 +15,9 @@ from sim.workload.frameworks.inference import inference_profile
 _COPY_TO_GPU_TOKENS = 32
 #: chunks of a prompt that are written one by one, so that pipeline stages overlap; more are written together
 _MAX_CHUNKS = 16
+#: FLOP/s of one core on the attention of a prompt (assumed, +-50 %: the slope of 75 ms per layer and 1024 tokens of llama.cpp
+#: pull request 6083, less the weights' copy, on a desktop of 24 cores)
+CPU_ATTENTION_FLOPS_PER_CORE_S = 15e9
 _CATEGORY: dict[str, Category] = {
     "compute": "compute", "cpu": "compute", "h2d": "transfer", "d2h": "transfer", "collective": "collective",
     "p2p": "collective", "storage": "storage",
@@ -84,14 +87,19 @@ class Lane:
         read = sizes.layer_bytes * sizes.read_share(in_pass)
         window = (self._history[: -self.ahead] if self.ahead else self._history)[-1:]
         is_serial = self.profile.is_decode_serial and not num_passes and self.weights_home == "host"
-        if is_serial:
+        if is_serial or is_copied:  # the weights of a CPU layer are copied when it is their turn
             window = self._history[-1:]
         waits = [self._last]
         if is_copied or (self.weights_home != "gpu" and not is_cpu):
             source = "dram" if is_copied else "home:weights"
             size = read * max(1, num_passes)
             kind = TensorClass.WEIGHTS
-            waits.append(self._move(stage, "h2d", "fetch weights", size, source, "gpu", window, layer, mark, kind))
+            fetched = self._move(
+                stage, "h2d", "fetch weights", size, source, "gpu", window, layer, mark, kind, is_mapped=is_copied
+            )
+            waits.append(fetched)
+            if is_copied:
+                waits.append(self._prompt_on_cpu(stage, layer, queries, context, [self._last, fetched], mark))
             if is_serial:
                 self._last = waits[-1]
         attended, on_cpu = self._attend(stage, layer, context, queries, is_cpu, window, mark)
@@ -104,7 +112,7 @@ class Lane:
             )  # fmt: skip
         else:
             kernels = (
-                self.kernels.prefill(read, num_passes, queries, context)
+                self.kernels.prefill(read, num_passes, queries, 0.0 if is_cpu else context)
                 if num_passes
                 else self.kernels.decode(read, 0.0 if on_cpu else context)
             )
@@ -159,6 +167,16 @@ class Lane:
         )  # fmt: skip
         return self._move(stage, "h2d", "values", size, "dram", "gpu", [done], layer, mark, kind)
 
+    def _prompt_on_cpu(
+        self, stage: str, layer: int, queries: float, context: float, after: list[str], mark: Mapping[str, Any]
+    ) -> str:
+        """Attention of a prompt in a layer whose cache is the CPU's: all scores, masked ones too; nothing runs beside it."""
+        flops = self.sizes.sequences * self.sizes.attention_flops(queries, context)
+        return self._add(
+            stage, "cpu", Kind.HOST_WORK, "attention", after, core_s=flops / CPU_ATTENTION_FLOPS_PER_CORE_S, layer=layer,
+            **mark,
+        )  # fmt: skip
+
     def _split_s(self) -> float:
         """Seconds per layer and pass in which the host joins the parts of a layer that GPUs split by rows."""
         ranks = self.inference.tensor_parallel
@@ -177,7 +195,7 @@ class Lane:
         for half in ("attention", "feed-forward"):
             self._last = self._add(
                 stage, "collective", Kind.COLLECTIVE, f"all-reduce {half}", [self._last], collective="all_reduce",
-                group="tensor", size_bytes=size, layer=layer, **mark,
+                group="tensor", size_bytes=size, is_fused=self.profile.is_fused_join, layer=layer, **mark,
             )  # fmt: skip
 
     def _copies(self, stage: str, layer: int, tokens: float, mark: Mapping[str, Any]) -> None:
@@ -210,9 +228,10 @@ class Lane:
 
     def _move(
         self, stage: str, role: str, name: str, size: float, source: str, target: str, after: Iterable[str], layer: int,
-        mark: Mapping[str, Any], tensor_class: TensorClass,
+        mark: Mapping[str, Any], tensor_class: TensorClass, *, is_mapped: bool = False,
     ) -> str:  # fmt: skip
-        is_pinned = self.profile.is_cache_pinned if role == "d2h" else self.profile.is_pinned
+        """A copy; `is_mapped` = from a mapped file, whose pages are not locked (the weights of CPU layers)."""
+        is_pinned = self.profile.is_cache_pinned if role == "d2h" else self.profile.is_pinned and not is_mapped
         return self._add(
             stage, role, Kind.TRANSFER, name, after, size_bytes=size, source=source, target=target, layer=layer,
             tensor_class=tensor_class, rate_share=self.profile.copy_share, is_direct=self.profile.is_direct_storage,

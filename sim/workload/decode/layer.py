@@ -19,6 +19,7 @@ class LayerKernels:
         self.variant = profile.gemm_variant
         if self.variant and self.inference.weights in BLOCK_FORMATS:
             self.variant += "-block"
+        self.stream = self.variant or self._unpacking()
 
     def decode(self, read_bytes: float, context: float) -> tuple[Kernel, ...]:
         """One token of every sequence over `context` tokens of cache (0 = attended elsewhere)."""
@@ -27,12 +28,12 @@ class LayerKernels:
         kernel = Kernel(
             kind="gemv", flops=sequences * (sizes.layer_flops_per_token + sizes.attention_flops(1.0, context)),
             read_bytes=read_bytes * self.inference.num_batches + cache, write_bytes=2.0 * sequences * sizes.shape.hidden,
-            dtype=self.dtype, variant=self.variant, name="layer",
+            dtype=self.dtype, variant=self.stream, name="layer",
         )  # fmt: skip
         return (kernel, *self._dequantise(read_bytes, unpacked))
 
     def prefill(self, read_bytes: float, num_passes: int, queries: float, context: float) -> tuple[Kernel, ...]:
-        """`queries` tokens of every sequence, the last of `context`, in `num_passes` passes over the weights."""
+        """`queries` tokens of every sequence, the last of `context` (0 = attended elsewhere), in `num_passes` passes."""
         sizes, sequences = self.sizes, self.sizes.sequences
         tokens, hidden = queries * sequences, sizes.shape.hidden
         out = 2.0 * tokens * hidden
@@ -42,6 +43,8 @@ class LayerKernels:
             n=max(1, round(sizes.layer_flops_per_token / (2.0 * hidden))), k=hidden, dtype=self.dtype, variant=self.variant,
             count=num_passes, name="linear",
         )  # fmt: skip
+        if not context:
+            return (gemm, *self._dequantise(read_bytes, 0.0))
         attended = context - queries / 2  # causal: the mean over the rows of a prompt
         attention = Kernel(
             kind="attention", flops=sequences * sizes.attention_flops(queries, attended),
@@ -55,9 +58,16 @@ class LayerKernels:
         sizes = self.sizes
         return Kernel(
             kind="gemv", flops=sizes.sequences * sizes.head_flops_per_token, read_bytes=sizes.head_bytes,
-            write_bytes=4.0 * sizes.sequences * sizes.shape.vocabulary, dtype=self.dtype, variant=self.variant,
+            write_bytes=4.0 * sizes.sequences * sizes.shape.vocabulary, dtype=self.dtype, variant=self.stream,
             name="logits",
         )  # fmt: skip
+
+    def _unpacking(self) -> str:
+        """Kernel family of a decode whose kernels unpack the weights that they read."""
+        weights = self.inference.weights
+        if self.profile.dequantise_traffic or weights in ("fp8", "mxfp4", "nvfp4") or WEIGHT_BYTES[weights] > 17 / 16:
+            return ""
+        return "unpack-8" if WEIGHT_BYTES[weights] > 0.75 else "unpack-4"
 
     def _cache(self, context: float) -> tuple[float, float]:
         """Bytes that attention moves, and elements unpacked ahead of it."""

@@ -18,6 +18,7 @@ class InferenceProfile:
     is_native: bool = True  # formats that the GPU has units for are multiplied in them, not dequantised to 16 bits
     prefill_tokens: int = 0  # tokens of a prompt per pass over the weights; 0 = all
     dispatch_layer_s: float = 0.0  # the CPU needs this long to launch a layer's kernels of a decode
+    is_fused_join: bool = False  # small all-reduces run inside the step's own kernels, without the vendor's library
     split_layer_s: float = 0.0  # per layer and GPU, where the host joins the parts of a layer instead of a collective
     copy_share: float = 1.0  # of a copy's own rate that streamed weights and caches reach
     prefetch_layers: int = 1  # layers fetched ahead of the one that computes
@@ -41,7 +42,10 @@ _EAGER = (
 INFERENCE_PROFILES = {
     profile.name: profile
     for profile in (
-        InferenceProfile(name="auto", source="generic: vendor kernels, a decode token as one graph, one layer fetched ahead"),
+        InferenceProfile(
+            name="auto", source="generic: vendor kernels, a decode token as one graph, one layer fetched ahead",
+            is_fused_join=True,
+        ),
         InferenceProfile(name="transformers", source=f"Hugging Face Transformers, eager; {_EAGER}", dispatch_layer_s=0.9e-3),
         InferenceProfile(
             name="llama.cpp",
@@ -51,7 +55,7 @@ INFERENCE_PROFILES = {
             gemm_variant="ggml", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
         ),
         InferenceProfile(name="vllm", source="vLLM: prompts in chunks of 8192 tokens (max_num_batched_tokens), CUDA graphs",
-                         prefill_tokens=8192),
+                         prefill_tokens=8192, is_fused_join=True),
         InferenceProfile(name="deepspeed-zero-inference", source=f"ZeRO-Inference; {_DEEPSPEED}", copy_share=0.83),
         InferenceProfile(
             name="deepspeed-zero-inference-gds", source=f"ZeRO-Inference with GPUDirect Storage; {_DEEPSPEED}", copy_share=0.83,
