@@ -60,10 +60,11 @@ def command(
 def _print_fit(found: Fit, body: dict[str, Any], out: Console, *, every_term: bool) -> None:
     from rich.text import Text
 
+    from sim.placement.capacity import verdict
     from sim.units import format_bytes
 
     word, style = _VERDICTS[found.verdict]
-    out.print(Text.assemble((found.scenario, "bold"), "  ", (word, style)))
+    out.print(Text.assemble((found.scenario, "bold"), "  ", (word, style), _margin(found)))
     out.print()
     out.print(_tier_table(found))
     for need in found.misfits:
@@ -71,7 +72,9 @@ def _print_fit(found: Fit, body: dict[str, Any], out: Console, *, every_term: bo
         out.print(Text(f"{need.tier} is {short} short in phase {need.phase}; its largest tensors:", style="red"))
         for term in need.largest[:5]:
             size = format_bytes(term.size_bytes)
-            out.print(Text(f"  {size:>10}  {term.name}" + (f" = {term.formula}" if term.formula else "")))
+            ranks = found.footprint.ranks_per_host if term.tier != "gpu" and term.per == "rank" else 1
+            times = f", on each of {ranks} ranks" if ranks > 1 else ""
+            out.print(Text(f"  {size:>10}  {term.name}" + (f" = {term.formula}" if term.formula else "") + times))
     out.print()
     out.print(_phase_table(found))
     if every_term:
@@ -82,13 +85,30 @@ def _print_fit(found: Fit, body: dict[str, Any], out: Console, *, every_term: bo
         out.print(Text("Any one of these makes it fit (each planned again):", style="bold"))
         for item in found.suggestions:
             after = f"{item.tier} {format_bytes(item.peak_bytes)} of {format_bytes(item.capacity_bytes)}"
+            after += ", tight" if verdict(item.peak_bytes, item.capacity_bytes) == "tight" else ""
             out.print(Text(f"  {item.change}  ->  {after}"))
+    if found.misfits and not found.suggestions:
+        out.print()
+        out.print(Text("No change, pair of changes or larger part that is sold makes it fit.", style="bold"))
     for name, value in body.get("max", {}).items():
         out.print()
-        out.print(Text(f"Largest {name} that fits: {value or 'none'}", style="bold"))
+        out.print(Text(f"Largest {name} that fits: {value or 'none, not even 1'}", style="bold"))
     out.print()
     for note in found.notes:
         out.print(Text(f"- {note}", style="dim"))
+
+
+def _margin(found: Fit) -> str:
+    """How much the fullest tier has left, or lacks."""
+    from sim.units import format_bytes
+
+    need = found.tightest
+    if need is None:
+        return ""
+    left = need.capacity_bytes - need.peak_bytes
+    if left < 0:
+        return f"  {need.tier} lacks {format_bytes(-left)}"
+    return f"  {need.tier} is fullest, {format_bytes(left)} ({100 * left / need.capacity_bytes:.0f} %) left"
 
 
 def _tier_table(found: Fit) -> Any:
@@ -114,13 +134,10 @@ def _tier_table(found: Fit) -> Any:
 def _phase_table(found: Fit) -> Any:
     from sim.cli.printing import plain_table
     from sim.units import format_bytes
-    from sim.workload.footprint.ledger import phase_of
 
-    phases = list(dict.fromkeys(phase_of(moment) for moment in found.footprint.moments))
-    shown = {role: found.footprint.phases(role) for role in found.footprint.tiers()}
-    table = plain_table("phase", *shown, title="Allocated by phase (GPU: one rank; other tiers: one host)")
-    for phase in phases:
-        table.add_row(phase.replace("_", " "), *(format_bytes(sizes.get(phase, 0.0)) for sizes in shown.values()))
+    table = plain_table("phase", *found.tiers, title="By phase")
+    for phase, row in found.phases.items():
+        table.add_row(phase.replace("_", " "), *(format_bytes(row.get(name, 0.0)) for name in found.tiers))
     return table
 
 

@@ -10,7 +10,7 @@ from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Placement
 from sim.topology.machine import Machine
 from sim.units import format_bytes
-from sim.workload.footprint import Footprint, Peak, Term, footprint
+from sim.workload.footprint import Footprint, Peak, Term, footprint, phase_of
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -66,12 +66,28 @@ def capacity_plan(workload: Training | Inference, placement: Placement, machine:
     rank uses the node nearest to its GPU; what a node cannot hold goes to the others of its kind, as Linux does, unless
     ranks are bound to their node. Raises InputError for a tier that the machine lacks.
     """
+    return _needs(plan_footprint(workload, placement, machine), workload, machine)
+
+
+def phase_plan(workload: Training | Inference, placement: Placement, machine: Machine) -> dict[str, dict[str, float]]:
+    """Bytes that each tier must hold in each phase: phase -> tier name -> bytes, as :func:`capacity_plan` counts them."""
     found = plan_footprint(workload, placement, machine)
+    phases: dict[str, dict[str, float]] = {}
+    for moment in found.moments:
+        row = phases.setdefault(phase_of(moment), {})
+        for name, need in _needs(found, workload, machine, (moment,)).items():
+            row[name] = max(row.get(name, 0.0), need.peak_bytes)
+    return phases
+
+
+def _needs(
+    found: Footprint, workload: Training | Inference, machine: Machine, moments: tuple[str, ...] = ()
+) -> dict[str, TierNeed]:
     gpus = used_gpus(machine, found.ranks_per_host)
     needs: dict[str, TierNeed] = {}
     usable = workload.memory_utilisation if isinstance(workload, Inference) else 1.0
     for role in found.tiers():
-        peak = found.peak(role)
+        peak = found.peak(role, moments)
         if role == "gpu" and gpus:
             own = [machine.memory_tier(gpu) for gpu in gpus]
             smallest = min(own, key=lambda name: machine.tiers[name].capacity_bytes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.errors import Fault, InputError
-from sim.placement.capacity import TierNeed, Verdict, capacity_plan, plan_footprint
+from sim.placement.capacity import TierNeed, Verdict, capacity_plan, phase_plan, plan_footprint
 from sim.placement.plan import Placement
 from sim.scenario import Job, Scenario
 from sim.study.fit_changes import Suggestion, suggestions
@@ -26,7 +26,8 @@ LIMITS = {"batch_size": 1 << 20, "sequence_length": 1 << 24, "layers": 1 << 14, 
 class Fit:
     """The answer to "does it fit" for one point: needs by tier, the worst verdict, and what would make it fit.
 
-    `footprint` holds every term with its arithmetic; `suggestions` were each verified by planning again.
+    `phases` holds what each tier needs in each phase; `footprint` every term with its arithmetic; `suggestions`
+    were each verified by planning again.
     """
 
     scenario: str
@@ -34,6 +35,7 @@ class Fit:
     verdict: Verdict
     tiers: Mapping[str, TierNeed]
     footprint: Footprint
+    phases: Mapping[str, Mapping[str, float]]  # phase -> tier -> bytes
     suggestions: tuple[Suggestion, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -42,6 +44,11 @@ class Fit:
         """Tiers that cannot hold their peak, the largest shortfall first."""
         short = [need for need in self.tiers.values() if need.verdict == "does_not_fit"]
         return tuple(sorted(short, key=lambda need: need.capacity_bytes - need.peak_bytes))
+
+    @property
+    def tightest(self) -> TierNeed | None:
+        """The tier with the smallest share of its capacity left."""
+        return max(self.tiers.values(), key=lambda need: need.peak_bytes / need.capacity_bytes, default=None)
 
     def point(self) -> dict[str, Any]:
         """As `--json` shows it: stable names, bytes."""
@@ -57,6 +64,7 @@ class Fit:
                     "verdict": need.verdict,
                     "shortfall_bytes": max(0.0, need.peak_bytes - need.capacity_bytes),
                     "by_class": dict(need.by_class),
+                    "by_phase": {phase: row[name] for phase, row in self.phases.items() if row.get(name)},
                 }
                 for name, need in self.tiers.items()
             },
@@ -95,6 +103,7 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
         verdict=worst,
         tiers=needs,
         footprint=found,
+        phases=phase_plan(workload, job.placement, machine),
         suggestions=changes,
         notes=(*found.notes, *scenario.assumptions),
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import partial
+from itertools import combinations, islice
 from typing import Any
 
 from sim.errors import InputError
@@ -22,6 +24,10 @@ Workload = Training | Inference
 #: capacities that are sold, GiB: of GPUs, and of host memory or expanders
 _GPU_SIZES = (16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 192, 288)
 _MAX_SUGGESTIONS = 8
+#: changes of a family that are tried one by one; longer ones are sizes, ordered by what they need
+_SHORT = 12
+#: left out of the text of a change: where its path begins
+_PREFIXES = ("workload.training.", "workload.inference.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,29 +57,46 @@ class Suggestion:
 
 
 def suggestions(workload: Workload, placement: Placement, machine: Machine) -> tuple[Suggestion, ...]:
-    """The smallest change of each kind that makes the job fit; pairs of changes when no single one does."""
+    """The smallest change of each kind that makes the job fit; the mildest pairs of changes when no single one does."""
     before = capacity_plan(workload, placement, machine)
     tight = max(before.values(), key=lambda need: need.peak_bytes / need.capacity_bytes)
-    families = [list(family) for family in _families(workload, placement, machine, before)]
-    found = [
-        _verified([change], workload, placement, machine, tight)
-        for family in families
-        for change in [_first(family, workload, placement, machine)]
-        if change
-    ]
-    if not any(found):
-        strongest = [family[-1] for family in families if family]
-        for pair in combinations(strongest, 2):
-            found.append(_verified(list(pair), workload, placement, machine, tight))
-            if sum(item is not None for item in found) >= _MAX_SUGGESTIONS // 2:
-                break
-    kept = [item for item in found if item is not None][: _MAX_SUGGESTIONS - 1]
+    families = [family for family in (list(each) for each in _families(workload, placement, machine, before)) if family]
+
+    def fits(*changes: Change) -> bool:
+        return _plan(changes, workload, placement, machine) is not None
+
+    found: list[tuple[Change, ...]] = [(change,) for family in families if (change := _mildest(family, fits))]
+    if not found:
+        found = list(islice(_pairs(families, fits), _MAX_SUGGESTIONS // 2))
+    kept: list[Suggestion] = []
+    for changes in found[: _MAX_SUGGESTIONS - 1]:
+        item = _verified(changes, workload, placement, machine, tight)
+        if item is not None and not any(milder.settings.items() <= item.settings.items() for milder in kept):
+            kept.append(item)
     return (*kept, *_larger_tiers(before))
 
 
-def _first(family: Sequence[Change], workload: Workload, placement: Placement, machine: Machine) -> Change | None:
-    """The mildest change of a family that suffices."""
-    return next((change for change in family if _plan([change], workload, placement, machine) is not None), None)
+def _mildest(family: Sequence[Change], fits: Callable[[Change], bool]) -> Change | None:
+    """The first change of a family that suffices; long families (sizes, which memory follows) are bisected."""
+    if len(family) <= _SHORT:
+        return next((change for change in family if fits(change)), None)
+    if not fits(family[-1]):
+        return None
+    return family[bisect_left(family, True, key=fits)]
+
+
+def _pairs(families: Sequence[Sequence[Change]], fits: Callable[..., bool]) -> Iterator[tuple[Change, ...]]:
+    """Pairs from two families that suffice, each change as mild as the other allows.
+
+    The last change of a short family need not be its strongest (a tier may be too small for what another holds): all are
+    tried.
+    """
+    for one, other in combinations(families, 2):
+        for beside in reversed(other) if len(other) <= _SHORT else other[-1:]:
+            first = _mildest(one, partial(fits, beside))
+            if first is not None:
+                yield (first, _mildest(other, partial(fits, first)) or beside)
+                break
 
 
 def _plan(changes: Sequence[Change], workload: Workload, placement: Placement, machine: Machine) -> dict[str, TierNeed] | None:
@@ -99,7 +122,7 @@ def _verified(
         settings |= change.settings
     need = needs.get(tight.tier, max(needs.values(), key=lambda item: item.peak_bytes / item.capacity_bytes))
     notes = [change.note for change in changes if change.note]
-    text = ", ".join(f"{path}: {_shown(value)}" for path, value in settings.items())
+    text = ", ".join(f"{_short(path)}: {_shown(value)}" for path, value in settings.items())
     return Suggestion(
         change=f"{text} ({'; '.join(notes)})" if notes else text,
         settings=settings,
@@ -109,8 +132,15 @@ def _verified(
     )
 
 
+def _short(path: str) -> str:
+    return next((path.removeprefix(prefix) for prefix in _PREFIXES if path.startswith(prefix)), path)
+
+
 def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """As a scenario file writes it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {share:.0%}" for name, share in value.items()) + "}"
+    return "all" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def applied(workload: Workload, placement: Placement, path: str, value: Any) -> tuple[Workload, Placement]:
@@ -148,6 +178,7 @@ def _families(
     if is_gpu:
         yield from _activation_families(workload)
         yield _zero_stages(workload)
+        yield _tensor_splits(workload, machine)
     yield _placements(workload, placement, machine)
     yield from _size_families(workload)
     if is_gpu:
@@ -182,10 +213,24 @@ def _activation_families(training: Training) -> Iterator[Iterator[Change]]:
 
 
 def _zero_stages(training: Training) -> Iterator[Change]:
+    """Higher ZeRO stages, as far as the framework has them (Megatron: its distributed optimizer, stage 1)."""
     split = training.parallelism
+    highest = 1 if behaviour(training).is_fused else 2 if split.pipeline > 1 else 3
     if split.data * split.context > 1:
-        for stage in range(split.zero_stage + 1, 4):
+        for stage in range(split.zero_stage + 1, highest + 1):
             yield Change(settings={"workload.training.parallelism.zero_stage": stage})
+
+
+def _tensor_splits(training: Training, machine: Machine) -> Iterator[Change]:
+    """More tensor parallelism within a node in place of data parallelism."""
+    path, split, shape = "workload.training.parallelism", training.parallelism, training.model
+    if not behaviour(training).is_fused and split.tensor == 1:
+        return
+    for factor in (2, 4, 8):
+        size = split.tensor * factor
+        divides = shape.heads % size == 0 and (shape.kv_heads or shape.heads) % size == 0
+        if split.data % factor == 0 and divides and size <= len(machine.gpus()):
+            yield Change(settings={f"{path}.tensor": size, f"{path}.data": split.data // factor})
 
 
 def _placements(training: Training, placement: Placement, machine: Machine) -> Iterator[Change]:
@@ -199,11 +244,13 @@ def _placements(training: Training, placement: Placement, machine: Machine) -> I
     slower = [role for role, kind in (("dram", "dram"), ("cxl", "cxl"), ("pmem", "pmem"), ("nvme", "nvme")) if kind in kinds]
     now = {entry.tensor_class: entry.shares for entry in placement.entries}
     for role in slower:
-        if now.get(TensorClass.OPTIMIZER_STATES) != {role: 1.0}:
+        if now.get(TensorClass.OPTIMIZER_STATES) != {role: 1.0} and training.adapter.type == "none":
             yield Change(settings={"placement.optimizer_states": role} | (staged if role == "nvme" else {}))
+    is_small = training.adapter.type != "none"  # adapters: the states are not worth moving
     for role in slower:
         if now.get(TensorClass.WEIGHTS) != {role: 1.0}:
-            yield Change(settings={"placement.optimizer_states": role, "placement.weights": role} | staged)
+            states = {} if is_small else {"placement.optimizer_states": role}
+            yield Change(settings=states | {"placement.weights": role} | staged)
 
 
 def _size_families(training: Training) -> Iterator[Iterator[Change]]:
@@ -260,20 +307,24 @@ def _inference_families(inference: Inference, machine: Machine) -> Iterator[Iter
 
 
 def _larger_tiers(before: Mapping[str, TierNeed]) -> Iterator[Suggestion]:
-    """For every tier that overflows, the smallest capacity that is sold and holds the peak."""
-    for need in before.values():
-        if need.verdict != "does_not_fit":
-            continue
-        if need.capacity_bytes < 300 * GIB and need.tier.startswith("gpu"):
-            sizes = [size * GIB for size in _GPU_SIZES]
-        else:
-            sizes = [2.0**power * step * GIB for power in range(3, 20) for step in (1.0, 1.5)]
-        size = next((size for size in sizes if size >= need.peak_bytes), 0.0)
-        if size:
-            yield Suggestion(
-                change=f"{need.tier}: {size / GIB:g} GiB",
-                settings={f"capacity of {need.tier}": f"{size / GIB:g} GiB"},
-                tier=need.tier,
-                peak_bytes=need.peak_bytes,
-                capacity_bytes=size,
-            )
+    """For the tiers that overflow, the smallest capacities that are sold and hold their peaks: all of them together."""
+    short = [need for need in before.values() if need.verdict == "does_not_fit"]
+    sizes = {need.tier: _sold(need) for need in short}
+    if not short or not all(sizes.values()):
+        return
+    worst = max(short, key=lambda need: need.peak_bytes / need.capacity_bytes)
+    yield Suggestion(
+        change=", ".join(f"{name}: {size / GIB:g} GiB" for name, size in sizes.items()),
+        settings={f"capacity of {name}": f"{size / GIB:g} GiB" for name, size in sizes.items()},
+        tier=worst.tier,
+        peak_bytes=worst.peak_bytes,
+        capacity_bytes=sizes[worst.tier],
+    )
+
+
+def _sold(need: TierNeed) -> float:
+    """The smallest capacity on sale that holds a peak; 0 if there is none."""
+    is_gpu = need.capacity_bytes < 300 * GIB and need.tier.startswith("gpu")
+    host = sorted(2.0**power * step for power in range(3, 20) for step in (1.0, 1.5))
+    sizes = [size * GIB for size in (_GPU_SIZES if is_gpu else host)]
+    return next((size for size in sizes if size >= need.peak_bytes), 0.0)

@@ -96,6 +96,45 @@ def test_every_suggested_change_fits_when_planned_again(training: dict[str, Any]
         assert all(need.verdict != "does_not_fit" for need in needs.values()), suggestion.change
 
 
+def test_pairs_are_as_mild_as_they_may_be() -> None:
+    job = {"model": "llama-2-13b", "sequence_length": 4096, "batch_size": 2, "adapter": {"type": "lora"}}
+    found = assess(scenario(job, "desktop-rtx-4090"))
+    settings = [item.settings for item in found.suggestions]
+    assert {"workload.training.checkpointing.active": True, "placement.weights": "dram"} in settings
+
+
+def test_larger_tiers_are_suggested_together_where_several_overflow() -> None:
+    split = {"data": 2, "zero_stage": 3}
+    job = {"model": "llama-3-70b", "framework": "fsdp", "checkpointing": {"active": True}, "parallelism": split}
+    found = assess(scenario(job | {"adapter": {"type": "qlora", "base": "nf4"}}, "rtx-3090-2x"))
+    assert len(found.misfits) == 2
+    (larger,) = (item for item in found.suggestions if any(path.startswith("capacity") for path in item.settings))
+    assert set(larger.settings) == {f"capacity of {need.tier}" for need in found.misfits}
+
+
+def test_no_suggestion_contains_a_milder_one() -> None:
+    job = {"model": "gpt2-xl", "sequence_length": 1024, "batch_size": 8, "precision": "fp16", "framework": "hf-trainer"}
+    found = assess(scenario(job | {"attention": "eager", "dropout": True}, "v100-32gb-1x"))
+    kept = [item.settings.items() for item in found.suggestions]
+    assert len(kept) > 1
+    assert not any(one < other for one in kept for other in kept)
+
+
+def test_megatron_is_never_told_to_use_a_stage_that_it_lacks() -> None:
+    job = {"model": "llama-3-70b", "framework": "megatron", "parallelism": {"data": 4, "tensor": 2}}
+    for item in assess(scenario(job, "dgx-h100")).suggestions:
+        assert item.settings.get("workload.training.parallelism.zero_stage", 1) == 1
+
+
+def test_phases_of_every_tier_reach_its_peak() -> None:
+    found = assess(scenario(LLAMA | {"optimizer": {"offload": True}}))
+    for name, need in found.tiers.items():
+        assert max(row.get(name, 0.0) for row in found.phases.values()) == pytest.approx(need.peak_bytes)
+        assert found.phases[need.phase][name] == pytest.approx(need.peak_bytes)
+    assert found.tightest is not None
+    assert found.point()["tiers"]["cpu0.dram"]["by_phase"]["update"] > 0
+
+
 def test_smaller_micro_batch_keeps_the_global_batch_where_it_can() -> None:
     found = assess(scenario(LLAMA | {"batch_size": 24, "optimizer": {"offload": True}, "checkpointing": {"active": False}}))
     settings = next(item.settings for item in found.suggestions if "workload.training.batch_size" in item.settings)
@@ -156,7 +195,7 @@ def test_inference_misfit_suggests_quantisation_or_more_gpus() -> None:
     data = {"topology": BOX, "workload": {"inference": {"model": "llama-2-13b", "batch_size": 4}}}
     found = assess(scenario_of(data, "case").resolve())
     assert found.verdict == "does_not_fit"
-    assert any("inference.weights" in item.change for item in found.suggestions)
+    assert any("workload.inference.weights" in item.settings for item in found.suggestions)
     assert any("tensor_parallel: 2" in item.change for item in found.suggestions)
 
 

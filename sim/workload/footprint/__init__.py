@@ -17,7 +17,7 @@ from sim.workload.footprint.behaviour import Behaviour, behaviour
 from sim.workload.footprint.counts import RankParameters, rank_parameters, stage_layers
 from sim.workload.footprint.homes import Shares, effective_homes
 from sim.workload.footprint.host import pinned_bytes
-from sim.workload.footprint.ledger import MOMENTS, Footprint, Peak, Term
+from sim.workload.footprint.ledger import MOMENTS, Footprint, Peak, Term, phase_of
 from sim.workload.footprint.occupancy import with_occupancy
 from sim.workload.footprint.residency import stage_activations
 from sim.workload.footprint.states import StateBytes, state_bytes
@@ -41,6 +41,7 @@ __all__ = [
     "layer_activations",
     "layer_figures",
     "logits_bytes",
+    "phase_of",
     "pinned_bytes",
     "rank_parameters",
     "stage_activations",
