@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 
 from sim.errors import InternalError
-from sim.records import Operation, OperationRecord, Program, Replay, Struct
+from sim.metrics.seen import Seen
+from sim.records import Operation, OperationRecord, Struct
 
 #: category of an operation -> key of the breakdown, in the priority in which overlapping seconds are attributed
 KEYS: Mapping[str, str] = {
@@ -32,15 +33,15 @@ def busy_interval(operation: Operation, record: OperationRecord) -> tuple[float,
     return max(record.ready_s, record.start_s - operation.latency_s), record.end_s
 
 
-def slowest_rank(program: Program, replay: Replay) -> str:
+def slowest_rank(seen: Seen) -> str:
     """The rank class whose last operation that takes time ends last; on a tie, the first by name."""
-    streams = {operation.id: operation.stream for operation in program.operations}
+    by_stream: dict[str, float] = {}
+    for operation, record in zip(seen.operations, seen.records, strict=True):
+        if record.end_s > record.start_s and record.end_s > by_stream.get(operation.stream, 0.0):
+            by_stream[operation.stream] = record.end_s
     ends: dict[str, float] = {}
-    for record in replay.operations:
-        rank = rank_of(streams[record.id])
-        if record.end_s == record.start_s:
-            continue
-        ends[rank] = max(ends.get(rank, 0.0), record.end_s)
+    for stream, end_s in by_stream.items():
+        ends[rank_of(stream)] = max(ends.get(rank_of(stream), 0.0), end_s)
     return min(ends, key=lambda rank: (-ends[rank], rank)) if ends else ""
 
 
@@ -56,22 +57,19 @@ class Stretch(Struct, frozen=True, kw_only=True):
         return (end_s - start_s - late) + self.factor * late
 
 
-def breakdown_s(
-    program: Program, replay: Replay, rank: str | None = None, *, stretch: Stretch | None = None
-) -> dict[str, float]:
+def breakdown_s(seen: Seen, rank: str | None = None, *, stretch: Stretch | None = None) -> dict[str, float]:
     """Seconds of the step by key of :data:`KEYS`; they sum to the makespan (stretched, if it is).
 
     An instant at which several operations of the rank run belongs to the first of their categories in the order of KEYS;
     an instant at which none runs is idle. `rank` defaults to the slowest.
     """
-    chosen = slowest_rank(program, replay) if rank is None else rank
-    by_id = {operation.id: operation for operation in program.operations}
+    chosen = slowest_rank(seen) if rank is None else rank
+    streams = {stream for stream in {operation.stream for operation in seen.operations} if rank_of(stream) == chosen}
     intervals: dict[str, list[tuple[float, float]]] = {category: [] for category in _PRIORITY}
-    for record in replay.operations:
-        operation = by_id[record.id]
-        if rank_of(operation.stream) == chosen and record.end_s > record.ready_s:
+    for operation, record in zip(seen.operations, seen.records, strict=True):
+        if record.end_s > record.ready_s and operation.stream in streams:
             intervals[operation.category].append(busy_interval(operation, record))
-    return partition(intervals, replay.makespan_s, stretch)
+    return partition(intervals, seen.replay.makespan_s, stretch)
 
 
 def partition(
@@ -87,15 +85,20 @@ def partition(
                 edges += [(start, rank, 1), (end, rank, -1)]
     edges.sort()
     active = [0] * len(_PRIORITY)
+    running = 0  # one bit per category that has something running
     parts: list[list[float]] = [[] for _ in _PRIORITY]
     previous = 0.0
     for time, rank, change in edges:
         if time > previous:
-            owner = next((index for index, count in enumerate(active) if count), None)
-            if owner is not None:
+            if running:
+                owner = (running & -running).bit_length() - 1
                 parts[owner].append(length(previous, time))
             previous = time
         active[rank] += change
+        if active[rank]:
+            running |= 1 << rank
+        else:
+            running &= ~(1 << rank)
     seconds = {KEYS[category]: math.fsum(parts[rank]) for rank, category in enumerate(_PRIORITY)}
     rest = total_s - math.fsum(value for key, value in seconds.items() if key != "idle")
     if rest < -1e-9 * max(1.0, total_s):

@@ -13,61 +13,73 @@ its stream). The seconds of each link are split among the resources that set its
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sim.metrics.breakdown import Stretch
-from sim.records import Channel, ChannelTotal, Kind, Operation, OperationRecord, Program, Replay
+from sim.metrics.seen import Seen
+from sim.records import Channel, Kind, Operation, OperationRecord, Program, Replay
 
 #: share of the critical path above which a resource is said to bind
 BINDING_SHARE = 0.3
 #: an operation that reached this share of its cap was not held back by others
 _AT_CAP = 0.98
+_COMPUTING = frozenset({Kind.COMPUTE, Kind.HOST_UPDATE, Kind.HOST_WORK})
 NONE = "none"
 OVERHEAD = "overhead"
 
 
 def critical_path(program: Program, replay: Replay) -> list[OperationRecord]:
     """Records of the operations on the critical path, first to last. Empty for an empty replay."""
-    if not replay.operations:
+    return [replay.operations[index] for index in _path(Seen(program, replay))]
+
+
+def _path(seen: Seen) -> list[int]:
+    """Records on the critical path, first to last."""
+    if not seen.records:
         return []
-    by_id = {operation.id: operation for operation in program.operations}
-    records = {record.id: record for record in replay.operations}
-    before = _stream_predecessors(program)
-    current = max(replay.operations, key=lambda record: (record.end_s, record.id))
-    path = [current]
-    seen = {current.id}
+    operations, records, before = seen.operations, seen.records, seen.before
+    number = {record.id: index for index, record in enumerate(records)}
+    current = max(range(len(records)), key=lambda index: (records[index].end_s, records[index].id))
+    path, met = [current], {current}
     while True:
-        operation = by_id[current.id]
-        causes = [name for name in (*operation.after, before.get(current.id, "")) if name in records and name not in seen]
+        causes = [number[name] for name in operations[current].after if name in number]
+        if before[current] >= 0:
+            causes.append(before[current])
+        causes = [index for index in causes if index not in met]
         if not causes:
             break
-        current = max((records[name] for name in causes), key=lambda record: (record.end_s, record.id))
-        seen.add(current.id)
+        current = causes[0] if len(causes) == 1 else max(causes, key=lambda index: (records[index].end_s, records[index].id))
+        met.add(current)
         path.append(current)
     path.reverse()
     return path
 
 
-def owners_s(program: Program, replay: Replay, *, stretch: Stretch | None = None) -> dict[str, float]:
+def owners_s(seen: Seen, *, stretch: Stretch | None = None) -> dict[str, float]:
     """Seconds of the critical path by the resource that owns them, largest first."""
     length = stretch.seconds if stretch else lambda start, end: end - start
-    by_id = {operation.id: operation for operation in program.operations}
+    program = seen.program
     channels = {channel.name: channel for channel in program.channels}
-    totals = {total.name: total for total in replay.channels}
-    devices = {stream.name: stream.device for stream in program.streams}
-    crowd = {stream.name: stream.multiplicity for stream in program.streams}
+    saturated = {total.name: total.saturated_s for total in seen.replay.channels}
+    streams = {stream.name: stream for stream in program.streams}
+    known: dict[tuple[int, str], Sequence[_Use]] = {}  # by the identity of `uses`, which operations share
     seconds: dict[str, float] = defaultdict(float)
-    for record in critical_path(program, replay):
-        operation = by_id[record.id]
+    for index in _path(seen):
+        operation, record = seen.operations[index], seen.records[index]
         latency = max(0.0, min(operation.latency_s, record.end_s - record.ready_s))
         seconds[OVERHEAD] += length(record.ready_s, record.ready_s + latency)
         duration = record.end_s - record.start_s
-        if duration > 0.0:
-            device = devices.get(operation.stream, "") or operation.stream
-            for resource, share in _shares(operation, duration, channels, totals, device, crowd[operation.stream]).items():
-                seconds[resource] += share * length(record.start_s, record.end_s)
+        if duration <= 0.0:
+            continue
+        stream = streams[operation.stream]
+        key = (id(operation.uses), operation.stream)
+        if key not in known:
+            known[key] = _uses(operation, channels, saturated, stream.multiplicity)
+        owned = length(record.start_s, record.end_s)
+        for resource, share in _shares(operation, duration, known[key], stream.device or operation.stream).items():
+            seconds[resource] += share * owned
     return dict(sorted(seconds.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -80,52 +92,50 @@ def bound_by(owners: Mapping[str, float], total_s: float) -> str:
     return first if first and owners[first] > BINDING_SHARE * total_s else NONE
 
 
-def _stream_predecessors(program: Program) -> dict[str, str]:
-    streams: dict[str, list[Operation]] = defaultdict(list)
-    for operation in program.operations:
-        streams[operation.stream].append(operation)
-    before: dict[str, str] = {}
-    for operations in streams.values():
-        operations.sort(key=lambda operation: operation.sequence)
-        for first, then in itertools.pairwise(operations):
-            before[then.id] = first.id
-    return before
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What one unit of rate takes of a channel."""
+
+    name: str
+    cost: float
+    bandwidth: float
+    is_moved: bool  # bytes, not cores
+    num_sharers: float  # identical ranks per member of the channel
+    saturated_s: float
 
 
-def _shares(
-    operation: Operation,
-    duration_s: float,
-    channels: Mapping[str, Channel],
-    totals: Mapping[str, ChannelTotal],
-    device: str,
-    crowd: int,
-) -> dict[str, float]:
-    """Resource -> share of the seconds of an operation that `crowd` identical ranks run; sums to 1."""
+def _uses(
+    operation: Operation, channels: Mapping[str, Channel], saturated_s: Mapping[str, float], crowd: int
+) -> Sequence[_Use]:
+    return [
+        _Use(
+            name=name, cost=cost, bandwidth=channels[name].bandwidth_per_s, is_moved=channels[name].unit == "bytes",
+            num_sharers=crowd / channels[name].multiplicity, saturated_s=saturated_s.get(name, 0.0),
+        )
+        for name, cost in operation.uses
+        if cost > 0.0
+    ]  # fmt: skip
+
+
+def _shares(operation: Operation, duration_s: float, uses: Sequence[_Use], device: str) -> dict[str, float]:
+    """Resource -> share of the seconds of an operation; sums to 1."""
     rate = operation.work / duration_s
-    used: dict[str, float] = {}
-    moved: dict[str, float] = {}
-    for name, cost in operation.uses:
-        if cost > 0.0:
-            channel = channels[name]
-            used[name] = rate * cost / channel.bandwidth_per_s
-            if channel.unit == "bytes":
-                moved[name] = used[name]
-    busiest = max(moved, key=lambda name: (moved[name], name)) if moved else ""
-    if operation.kind in (Kind.COMPUTE, Kind.HOST_UPDATE, Kind.HOST_WORK):
-        own = next((name for name in used if channels[name].unit == "cores"), f"{device}.sm")
+    used = [(rate * use.cost / use.bandwidth, use) for use in uses]
+    most, busiest = max([(share, use.name) for share, use in used if use.is_moved], default=(0.0, ""))
+    if operation.kind in _COMPUTING:
         if rate >= _AT_CAP * operation.rate_cap or not used:
+            own = next((use.name for use in uses if not use.is_moved), f"{device}.sm")
             if operation.arithmetic_s + operation.launch_s > 0.0:
                 return _kernel_shares(operation, busiest, own)
-            share = min(1.0, moved.get(busiest, 0.0))
+            share = min(1.0, most)
             return {busiest: share, own: 1.0 - share} if busiest else {own: 1.0}
-    elif not used or (rate >= _AT_CAP * operation.rate_cap and moved.get(busiest, 0.0) < _AT_CAP):
+    elif not used or (rate >= _AT_CAP * operation.rate_cap and most < _AT_CAP):
         return {f"{device}.copy_engine" if operation.kind == Kind.TRANSFER else busiest or OVERHEAD: 1.0}
-    filled = {name: share * crowd / channels[name].multiplicity for name, share in used.items()}
-    alone = [name for name in used if filled[name] >= _AT_CAP]  # the ranks that run it fill the channel by themselves
-    if alone:
-        return {max(alone, key=lambda name: (filled[name], name)): 1.0}
-    limiting = max(used, key=lambda name: (totals[name].saturated_s if name in totals else 0.0, used[name], name))
-    return {limiting: 1.0}
+    # the ranks that run it fill the channel by themselves
+    _, alone = max(
+        [(share * use.num_sharers, use.name) for share, use in used if share * use.num_sharers >= _AT_CAP], default=(0.0, "")
+    )
+    return {alone or max((use.saturated_s, share, use.name) for share, use in used)[2]: 1.0}
 
 
 def _kernel_shares(operation: Operation, memory: str, own: str) -> dict[str, float]:

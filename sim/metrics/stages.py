@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from sim.metrics.breakdown import KEYS, busy_interval, rank_of, slowest_rank
+from sim.metrics.seen import Seen
 from sim.records import Program, Replay
 
 #: (phase, key of the breakdown)
@@ -20,11 +21,10 @@ def stages_s(program: Program, replay: Replay) -> dict[Stage, float]:
     An instant belongs to the running operation of the first category in the priority of the breakdown, then to the one
     that started first; an instant at which none runs is ("", "idle").
     """
-    chosen = slowest_rank(program, replay)
-    by_id = {operation.id: operation for operation in program.operations}
+    seen = Seen(program, replay)
+    chosen = slowest_rank(seen)
     spans: list[tuple[float, float, int, str]] = []
-    for record in replay.operations:
-        operation = by_id[record.id]
+    for operation, record in zip(seen.operations, seen.records, strict=True):
         if rank_of(operation.stream) == chosen and record.end_s > record.ready_s:
             start, end = busy_interval(operation, record)
             if end > start:

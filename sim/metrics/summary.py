@@ -7,6 +7,7 @@ import msgspec
 from sim.errors import InternalError
 from sim.metrics.breakdown import Stretch, breakdown_s
 from sim.metrics.critical_path import bound_by, owners_s
+from sim.metrics.seen import Seen
 from sim.records import Program, Replay, Struct
 
 #: rounding of a replay: a channel or a processor may exceed its limit by this share, no more
@@ -69,13 +70,14 @@ def summarise(program: Program, replay: Replay, *, stretch: Stretch | None = Non
     if mfu > 1.0 + _TOLERANCE:
         raise InternalError(f"MFU of {100 * mfu:.4g} %: the step of {program.name!r} is faster than its arithmetic allows")
     uses = _channel_uses(program, replay, stretch)
-    owners = owners_s(program, replay, stretch=stretch)
+    seen = Seen(program, replay)
+    owners = owners_s(seen, stretch=stretch)
     units = {channel.name: channel.unit for channel in program.channels}
     return Summary(
         step_time_s=step_s,
         tokens_per_s=program.num_tokens / step_s,
         mfu=mfu,
-        breakdown_s=breakdown_s(program, replay, stretch=stretch),
+        breakdown_s=breakdown_s(seen, stretch=stretch),
         bound_by=bound_by(owners, step_s),
         owners_s=owners,
         channels={name: use for name, use in uses.items() if units[name] == "bytes"},

@@ -10,6 +10,7 @@ from sim.metrics import summarise
 from sim.metrics.breakdown import KEYS, Stretch, breakdown_s, partition
 from sim.metrics.claim import verdict_of
 from sim.metrics.critical_path import bound_by, critical_path, owners_s
+from sim.metrics.seen import Seen
 from sim.records import Channel, ChannelTotal, Kind, Operation, OperationRecord, Program, Replay, Stream, Tier, TierPeak
 
 # rank a: compute 0-4, copy 3-6 (exposed 4-6), host update 6-8, idle 8-10; rank b ends at 10 after 10 s of compute
@@ -65,7 +66,7 @@ def replay(*records: OperationRecord, makespan_s: float = 10.0) -> Replay:
 
 
 def test_breakdown_attributes_by_priority_and_sums_to_the_step() -> None:
-    parts = breakdown_s(program(), replay())
+    parts = breakdown_s(Seen(program(), replay()))
     assert parts["compute"] == pytest.approx(4.0)
     assert parts["exposed_transfer"] == pytest.approx(2.0)  # 3-4 is hidden behind compute
     assert parts["cpu_optimizer"] == pytest.approx(2.0)
@@ -77,7 +78,7 @@ def test_breakdown_attributes_by_priority_and_sums_to_the_step() -> None:
 def test_breakdown_is_of_the_slowest_rank() -> None:
     slow = Operation(id="b0", kind=Kind.COMPUTE, stream="b.compute", sequence=0, work=10.0, rate_cap=1.0)
     records = (*RECORDS, OperationRecord(id="b0", ready_s=0.0, start_s=0.0, end_s=10.0))
-    parts = breakdown_s(program(*OPERATIONS, slow), replay(*records))
+    parts = breakdown_s(Seen(program(*OPERATIONS, slow), replay(*records)))
     assert parts["compute"] == pytest.approx(10.0)
     assert parts["idle"] == pytest.approx(0.0)
 
@@ -85,7 +86,7 @@ def test_breakdown_is_of_the_slowest_rank() -> None:
 def test_a_wait_for_memory_is_not_work_but_a_launch_latency_is() -> None:
     waiting = Operation(id="w", kind=Kind.COMPUTE, stream="a.compute", sequence=0, work=1.0, rate_cap=1.0, latency_s=0.5)
     record = OperationRecord(id="w", ready_s=0.0, start_s=4.0, end_s=5.0)  # held 3.5 s by an allocation
-    parts = breakdown_s(program(waiting), replay(record, makespan_s=5.0))
+    parts = breakdown_s(Seen(program(waiting), replay(record, makespan_s=5.0)))
     assert parts["compute"] == pytest.approx(1.5)
     assert parts["idle"] == pytest.approx(3.5)
 
@@ -97,7 +98,7 @@ def test_partition_refuses_more_work_than_time() -> None:
 
 def test_critical_path_and_its_owner() -> None:
     assert [record.id for record in critical_path(program(), replay())] == ["a1", "a2"]
-    owned = owners_s(program(), replay())
+    owned = owners_s(Seen(program(), replay()))
     assert owned["link"] == pytest.approx(3.0)
     assert owned["dram"] == pytest.approx(2.0)
     assert bound_by(owned, 10.0) == "none"  # 3 of 10 s is not more than 30 %
@@ -111,7 +112,7 @@ def test_kernel_time_is_split_between_memory_and_arithmetic() -> None:
     kernel = Operation(
         id="k", kind=Kind.COMPUTE, stream="a.compute", sequence=0, work=40.0, rate_cap=10.0, uses=(("link", 0.5),)
     )
-    owned = owners_s(program(kernel), replay(OperationRecord(id="k", ready_s=0.0, start_s=0.0, end_s=4.0)))
+    owned = owners_s(Seen(program(kernel), replay(OperationRecord(id="k", ready_s=0.0, start_s=0.0, end_s=4.0))))
     assert owned["link"] == pytest.approx(2.0)
     assert owned["gpu0.sm"] == pytest.approx(2.0)
 
@@ -122,7 +123,7 @@ def test_known_parts_of_kernel_time_decide_the_owner() -> None:
         id="k", kind=Kind.COMPUTE, stream="a.compute", sequence=0, work=40.0, rate_cap=10.0, uses=(("link", 0.5),),
         arithmetic_s=1.0, launch_s=0.5,
     )  # fmt: skip
-    owned = owners_s(program(kernel), replay(OperationRecord(id="k", ready_s=0.0, start_s=0.0, end_s=4.0)))
+    owned = owners_s(Seen(program(kernel), replay(OperationRecord(id="k", ready_s=0.0, start_s=0.0, end_s=4.0))))
     assert owned == pytest.approx({"link": 2.5, "gpu0.sm": 1.0, "overhead": 0.5})
 
 

@@ -8,6 +8,7 @@ from sim.config import scenario_of
 from sim.engine import replay
 from sim.experiment import prepare
 from sim.metrics.breakdown import breakdown_s
+from sim.metrics.seen import Seen
 
 SAMPLES = 2 * 8 * 4  # batch, micro-batches, ranks of an A100 node that share two sockets of 64 cores
 
@@ -32,7 +33,7 @@ def _replayed(placement=None, ranks=4, **training):
         inputs["placement"] = placement
     _, program = prepare(scenario_of(inputs, file="test").resolve())
     found = replay(program, capacity="observe")
-    return found.makespan_s, breakdown_s(program, found), program
+    return found.makespan_s, breakdown_s(Seen(program, found)), program
 
 
 def _data(**fields):
