@@ -248,15 +248,26 @@ class _Builder:
             limits = (ends[1].write_bandwidth * count, ends[1].read_bandwidth * count)
         channels, edges = join(a, b, link, lanes, ends=ends, limits=limits)
         self.channels |= {channel.name: channel for channel in channels}
-        self.edges += [self._crossing(edge, ends[0] if edge.source == a else ends[1]) for edge in edges]
+        parts = {a: ends[0], b: ends[1]}
+        self.edges += [self._crossing(edge, parts[edge.source], parts[edge.target]) for edge in edges]
 
-    def _crossing(self, edge: Edge, part: p.Part) -> Edge:
-        """The edge out of a switch with an internal limit: what leaves it has crossed it once."""
-        if not isinstance(part, p.Switch) or not part.bandwidth:
+    def _crossing(self, edge: Edge, source: p.Part, target: p.Part) -> Edge:
+        """The edge with what it shares inside its ends: a switch's internal limit, a socket's limit of all its devices.
+
+        What leaves a switch has crossed it once; a socket's devices share one channel per direction.
+        """
+        shared = {}
+        if isinstance(source, p.Switch) and source.bandwidth:
+            shared[f"{edge.source}.crossing"] = (source.bandwidth, edge.source)
+        if edge.link in ("pcie", "cxl"):
+            for part, name, way in ((source, edge.source, "out"), (target, edge.target, "in")):
+                if isinstance(part, p.Cpu) and part.io_bandwidth:
+                    shared[f"{name}.io.{way}"] = (part.io_bandwidth, name)
+        if not shared:
             return edge
-        crossing = f"{edge.source}.crossing"
-        self.channels[crossing] = Channel(name=crossing, bandwidth_per_s=part.bandwidth, device=edge.source)
-        return dataclasses.replace(edge, channels=(*edge.channels, crossing))
+        for name, (rate, device) in shared.items():
+            self.channels[name] = Channel(name=name, bandwidth_per_s=rate, device=device)
+        return dataclasses.replace(edge, channels=(*edge.channels, *shared))
 
     def _network(self, name: str, nic: p.Nic, count: int) -> None:
         link = self._part(nic.port.part, p.Link)

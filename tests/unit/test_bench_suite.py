@@ -76,8 +76,9 @@ def test_gpus_behind_one_uplink_share_it_and_those_on_their_own_lanes_do_not(mac
 
 
 def test_variants_that_were_measured_get_lines_of_their_own() -> None:
-    shown = panel("rtx-5090-cxl", "cpu_adam")
-    assert line(shown, "50 % cpu0.dram, 50 % cxl0").measured
+    shown = panel("dgx-2", "cpu_adam")
+    assert len(line(shown, "implementation torch").measured) >= 4
+    assert line(shown, "states in cpu0.dram").measured
     assert isinstance(shown, Curve)
     assert len(shown.lines) <= 8
 

@@ -1,0 +1,201 @@
+"""Laws of memory, links, storage and CPU work on their definitions: limits, both sides of every boundary, by hand."""
+
+from __future__ import annotations
+
+from math import exp, inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.laws import cpu, links, memory, storage
+from sim.laws.latency import alone, loaded_latency
+from sim.records import LatencyLaw
+
+SHARES = st.floats(0.0, 1.0)
+CONSTANTS = st.floats(0.0, 1.0)
+RATES = st.floats(1e6, 1e13)
+SIZES = st.floats(1.0, 1e12)
+LAW = LatencyLaw(idle_latency_s=100e-9, a=0.1, c=0.4, k=0.8)
+
+
+# ------------------------------------------------------------------------------------------------------------------ memory
+
+
+@pytest.mark.parametrize(
+    ("channels", "transfers", "bits", "peak"),
+    [
+        (1, 4800e6, 64, 38.4e9),
+        (8, 4800e6, 64, 307.2e9),
+        (12, 6400e6, 64, 614.4e9),
+        (5, 3.2e9, 1024, 2048e9),
+        (1, 8e9, 2048, 2048e9),
+    ],
+)
+def test_peak_is_channels_times_transfers_times_width(channels: int, transfers: float, bits: int, peak: float) -> None:
+    assert memory.peak(channels, transfers, bits) == pytest.approx(peak)
+
+
+def test_the_bus_pays_for_turning_around_once_and_for_writes_up_to_one_half() -> None:
+    assert memory.bus_cost(0.0, 0.1, 0.3) == 1.0
+    assert memory.bus_cost(0.025, 0.1, 0.3) == pytest.approx(1.0 + 0.05 + 0.0075)
+    assert memory.bus_cost(0.05, 0.1, 0.3) == pytest.approx(1.1 + 0.015)
+    assert memory.bus_cost(0.06, 0.1, 0.3) == pytest.approx(1.1 + 0.018)  # the turnaround is paid in full
+    assert memory.bus_cost(0.5, 0.1, 0.3) == memory.bus_cost(0.9, 0.1, 0.3) == pytest.approx(1.25)
+    assert memory.bus_cost(-1.0, 0.1, 0.3) == 1.0
+
+
+@given(SHARES, SHARES, CONSTANTS, CONSTANTS)
+def test_more_writes_never_carry_more(a: float, b: float, turnaround: float, write_cost: float) -> None:
+    low, high = sorted((a, b))
+    assert memory.achieved(1.0, 0.9, low, turnaround, write_cost) >= memory.achieved(1.0, 0.9, high, turnaround, write_cost)
+    assert memory.achieved(1.0, 0.9, low, turnaround, write_cost) <= 0.9
+
+
+def test_the_window_mixes_lines_by_the_time_that_each_byte_holds_one() -> None:
+    assert memory.window(10, 20, 20, 64, 0.3) == pytest.approx(10 * 20 * 64)
+    assert memory.window(1, 20, 10, 64, 0.0) == pytest.approx(20 * 64)
+    assert memory.window(1, 20, 10, 64, 1.0) == pytest.approx(10 * 64)
+    assert memory.window(1, 20, 10, 64, 0.5) == pytest.approx(64 / (0.5 / 20 + 0.5 / 10))
+    assert memory.little(20 * 64, 100e-9) == pytest.approx(12.8e9)
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 1.0), RATES), min_size=2, max_size=4))
+def test_interleave_by_bandwidth_is_the_best_and_reaches_the_sum(tiers: list[tuple[float, float]]) -> None:
+    total = sum(rate for _share, rate in tiers)
+    best = memory.interleaved([(rate / total, rate) for _share, rate in tiers])
+    assert best == pytest.approx(total)
+    weights = sum(share for share, _rate in tiers)
+    assert memory.interleaved([(share / weights, rate) for share, rate in tiers]) <= best * (1 + 1e-12)
+
+
+def test_one_to_one_over_a_four_to_one_pair_halves_the_fast_tier() -> None:
+    assert memory.interleaved([(0.5, 400e9), (0.5, 100e9)]) == pytest.approx(200e9)
+    assert memory.interleaved([(1.0, 400e9), (0.0, 100e9)]) == pytest.approx(400e9)
+
+
+def test_the_cache_absorbs_writes_up_to_its_size_and_the_media_take_over_beyond() -> None:
+    fast, slow, cache = 50e9, 20e9, 40e6
+    edge = (5e-6 + cache / slow) / (1 / slow - 1 / fast)  # where both branches are equal
+    times = [
+        memory.absorbed_write_time(s, start_s=5e-6, link=fast, media=slow, cache_bytes=cache)
+        for s in (edge * 0.99, edge * 1.01)
+    ]
+    assert times[0] == pytest.approx(5e-6 + edge * 0.99 / fast)
+    assert times[1] == pytest.approx((edge * 1.01 - cache) / slow)
+    assert memory.absorbed_write_time(1e6, start_s=5e-6, link=fast, media=slow, cache_bytes=cache) == pytest.approx(25e-6)
+
+
+# ----------------------------------------------------------------------------------------------------------------- latency
+
+
+def test_latency_is_idle_without_load_and_finite_when_full() -> None:
+    assert loaded_latency(LAW, 0.0) == LAW.idle_latency_s
+    assert loaded_latency(LAW, 1.0, 0.5) == pytest.approx(100e-9 * (1 + 0.3 / 0.2))
+    assert loaded_latency(LAW, 2.0, 0.9) == loaded_latency(LAW, 1.0, 0.5)  # clamped
+
+
+@given(SHARES, SHARES, st.floats(0.0, 0.5), st.floats(0.0, 0.5))
+def test_latency_rises_with_load_and_with_writes(u: float, v: float, w: float, x: float) -> None:
+    (u, v), (w, x) = sorted((u, v)), sorted((w, x))
+    assert loaded_latency(LAW, u, w) <= loaded_latency(LAW, v, w) * (1 + 1e-12)
+    assert loaded_latency(LAW, u, w) <= loaded_latency(LAW, u, x) * (1 + 1e-12)
+
+
+@given(st.floats(1.0, 1e8), st.floats(0.0, 0.5))
+def test_a_lone_requester_solves_its_own_fixed_point(window: float, share: float) -> None:
+    rate = alone(LAW, window, 100e9, write_share=share)
+    assert 0.0 < rate <= 100e9
+    latency = loaded_latency(LAW, rate / 100e9, share)
+    if rate < 100e9 * (1 - 1e-12):
+        assert rate * latency == pytest.approx(window, rel=1e-9)
+    else:
+        assert window >= 100e9 * latency * (1 - 1e-9)
+
+
+# ------------------------------------------------------------------------------------------------------------------- links
+
+
+@pytest.mark.parametrize(
+    ("transfers", "coding", "x16"),
+    [
+        (8e9, 128 / 130, 15.754e9),
+        (16e9, 128 / 130, 31.508e9),
+        (32e9, 128 / 130, 63.015e9),
+        (64e9, 242 / 256, 121e9),
+        (128e9, 242 / 256, 242e9),
+    ],
+)
+def test_sixteen_lanes_of_each_generation(transfers: float, coding: float, x16: float) -> None:
+    assert 16 * links.lane(transfers, coding) == pytest.approx(x16, rel=1e-4)
+
+
+@given(SIZES, SIZES, st.floats(1e-9, 1e-3), RATES)
+def test_a_copy_ramps_to_its_plateau(a: float, b: float, start: float, rate: float) -> None:
+    low, high = sorted((a, b))
+    assert links.ramp(low, start, rate) <= links.ramp(high, start, rate) * (1 + 1e-12) <= rate * (1 + 2e-12)
+    assert links.ramp(links.half_size(start, rate), start, rate) == pytest.approx(rate / 2)
+    assert links.copy_time(low, start, rate) >= start
+
+
+def test_stages_that_do_not_overlap_add_their_times() -> None:
+    assert links.serial(12e9, 4e9) == pytest.approx(3e9)
+    assert links.serial(5e9) == pytest.approx(5e9)
+    assert links.serial(5e9, inf) == pytest.approx(5e9)
+
+
+# ----------------------------------------------------------------------------------------------------------------- storage
+
+
+def test_a_drive_is_bound_by_latency_then_operations_then_bandwidth() -> None:
+    four_kib = [storage.rate(4096, depth, 70e-6, 7e9, 1e6) for depth in (1, 64, 128)]
+    assert four_kib[0] == pytest.approx(4096 / 70e-6)
+    assert four_kib[1] == pytest.approx(64 * 4096 / 70e-6)  # 914 kIOPS, still below the drive's million
+    assert four_kib[2] == pytest.approx(4096 * 1e6)
+    assert storage.rate(2**20, 32, 70e-6, 7e9, 1e6) == 7e9
+    assert storage.rate(2**20, 32, 70e-6, 7e9) == 7e9  # operations not stated
+
+
+@given(st.floats(512, 2**22), st.integers(1, 1024), st.integers(1, 1024), st.floats(1e-6, 1e-3), RATES, st.floats(1e3, 1e7))
+def test_depth_never_hurts_and_no_bound_is_passed(
+    block: float, a: int, b: int, latency: float, rate: float, operations: float
+) -> None:
+    low, high = sorted((a, b))
+    shallow, deep = (storage.rate(block, depth, latency, rate, operations) for depth in (low, high))
+    assert shallow <= deep <= min(rate, operations * block) * (1 + 1e-12)
+
+
+def test_an_array_is_its_drives_or_its_slot() -> None:
+    assert storage.array(7e9, 4) == 28e9
+    assert storage.array(7e9, 4, 16e9) == 16e9
+    assert storage.array(7e9, 2, 16e9) == 14e9
+
+
+# --------------------------------------------------------------------------------------------------------------------- CPU
+
+
+def test_adam_moves_its_states_once() -> None:
+    assert cpu.ADAM_BYTES == 4 * (4 + 3)  # weight, gradient, two moments read; weight and moments written, four bytes each
+    assert pytest.approx(12 / 28) == cpu.ADAM_WRITE_SHARE
+    assert cpu.IMPLEMENTATIONS["torch"].size_bytes > 3 * cpu.IMPLEMENTATIONS["simd"].size_bytes
+
+
+@given(st.floats(1e3, 1e11), st.floats(1e3, 1e11), st.floats(1e6, 1e9))
+def test_the_cache_keeps_no_more_than_it_holds_nor_than_there_is(a: float, b: float, cache: float) -> None:
+    low, high = sorted((a, b))
+    kept = [cpu.cached_elements(elements, cache) for elements in (low, high)]
+    assert kept[0] <= kept[1] * (1 + 1e-12)
+    assert all(k <= min(n, cache / 16) * (1 + 1e-9) for k, n in zip(kept, (low, high), strict=True))
+
+
+def test_the_cache_filter_at_its_limits() -> None:
+    assert cpu.cached_elements(1e9, 0.0) == 0.0
+    assert cpu.cached_elements(1e2, 40e6) == pytest.approx(1e2, rel=1e-4)
+    assert cpu.cached_elements(2.5e6, 40e6) == pytest.approx(2.5e6 * (1 - exp(-1)))
+    assert cpu.cached_elements(1e12, 40e6) == pytest.approx(2.5e6)
+
+
+def test_scalar_code_and_page_faults_cost_time() -> None:
+    assert cpu.scalar_time(1e9, 72, 3e9) == pytest.approx(1e9 * cpu.SCALAR_CYCLES / (72 * 3e9))
+    assert cpu.scalar_time(1e9, 72, 0.0) == 0.0
+    assert cpu.fault_time(8e9, 4096) == pytest.approx(8e9 / 4096 / cpu.FAULTS_PER_S)
