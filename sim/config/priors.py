@@ -39,6 +39,8 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     ("switch", "efficiency"): (1.0, "a switch forwards at line rate"),
     # accelerators
     ("gpu", "gemm_efficiency"): (0.75, "three quarters of the dense peak, the usual figure for a tuned library"),
+    ("gpu", "gemm_alone"): (0.75, "three quarters of the dense peak, the usual figure for a tuned library"),
+    ("gpu", "joules_per_flop"): (0.0, "no cap by power"),
     ("gpu", "attention_efficiency"): (0.5, "half of the dense peak, as the first fused kernels aimed at"),
     ("gpu", "copy_latency"): ("10 us", "launch of a copy, as CUDA's documentation tells"),
     # drives

@@ -24,6 +24,8 @@ _FALLBACK = {
     "int8": ("fp8", "bf16", "fp16", "fp32"), "bf16": ("fp16", "tf32", "fp32"), "fp16": ("bf16", "tf32", "fp32"),
     "tf32": ("fp32", "bf16", "fp16"), "fp32": ("tf32", "bf16", "fp16"),
 }  # fmt: skip
+#: energy of an operation in a format over one in 16 bits
+_ENERGY = {"fp8": 0.5, "int8": 0.5, "fp4": 0.25, "tf32": 2.0, "fp32": 4.0}
 #: achieved share of peak on large GEMMs, and of the bf16 peak by fused attention, for a part that states none: the
 #: middle of the parts that do
 _GEMM_EFFICIENCY = 0.6
@@ -39,11 +41,18 @@ def peak(part: Mapping[str, Any], dtype: str) -> tuple[str, float]:
     raise KeyError(dtype)
 
 
-def gemm_rate(part: Mapping[str, Any], dtype: str) -> float:
-    """FLOP/s of a large GEMM."""
+def gemm_rate(part: Mapping[str, Any], dtype: str, *, is_alone: bool = False) -> float:
+    """FLOP/s of a large GEMM inside a program, or run back to back by itself; both at most what the board's power feeds."""
     name, rate = peak(part, dtype)
-    efficiency = part.get("gemm_efficiency") or {}
-    return rate * float(efficiency.get(name, _GEMM_EFFICIENCY))
+    efficiency = float((part.get("gemm_efficiency") or {}).get(name, _GEMM_EFFICIENCY))
+    if is_alone:
+        efficiency = float((part.get("gemm_alone") or {}).get(name, efficiency))
+    watts, joules = float(part.get("power") or 0.0), float(part.get("joules_per_flop") or 0.0) * _ENERGY.get(name, 1.0)
+    return min(efficiency * rate, watts / joules) if watts and joules else efficiency * rate
+
+
+#: variant of a GEMM that a benchmark repeats: boosted clocks, warm caches, the library's best kernel
+ALONE = "alone"
 
 
 class GemmVariant(NamedTuple):
@@ -62,7 +71,7 @@ GEMM_VARIANTS = {"ggml": GemmVariant(0.96, 560.0), "ggml-block": GemmVariant(0.8
 
 def variant_rate(part: Mapping[str, Any], dtype: str, variant: str) -> float:
     """FLOP/s of a large GEMM by the kernels of `variant` ("" = the vendor's library)."""
-    rate, found = gemm_rate(part, dtype), GEMM_VARIANTS.get(variant)
+    rate, found = gemm_rate(part, dtype, is_alone=variant == ALONE), GEMM_VARIANTS.get(variant)
     if found is None:
         return rate
     cycles = float(part.get("cores") or 0) * float(part.get("clock") or 0.0)

@@ -12,12 +12,11 @@ from typing import Any
 
 from sim.errors import Fault, InputError
 from sim.laws.collectives import bus_factor
-from sim.laws.kernels import solo_time
 from sim.program.collectives import collective as collective_flow
-from sim.records import Kernel
 from sim.study.bench_copies import copy_load, tier_of
 from sim.study.bench_flows import Load, beside, of_collective, of_route, spread, times
 from sim.study.bench_host import cpu_adam, storage
+from sim.study.bench_kernels import attention, gemm
 from sim.topology.machine import Machine
 from sim.topology.route import Route
 from sim.units import parse
@@ -231,40 +230,6 @@ def collective(
     flows = [collective_flow(machine, collective, size, members, me, algorithm=algorithm) for me in own]
     seconds = max(times(machine, [of_collective(flow) for flow in flows]))
     return {"time": seconds, "bus_bandwidth": bus_factor(collective, count) * size / seconds}
-
-
-# ------------------------------------------------------------------------------------------------------------------- kernels
-
-
-def gemm(machine: Machine, *, device: str, m: int, n: int, k: int, dtype: str = "bf16") -> Result:
-    """One matrix product [m, k] x [k, n] (cuBLAS), back to back."""
-    width = {"fp32": 4, "tf32": 4, "fp8": 1, "int8": 1, "fp4": 0.5}.get(dtype, 2)
-    kernel = Kernel(
-        kind="gemm", flops=2.0 * m * n * k, read_bytes=width * (m * k + k * n), write_bytes=2.0 * m * n, m=m, n=n, k=k,
-        dtype=dtype,  # type: ignore[arg-type]
-    )  # fmt: skip
-    seconds = solo_time(kernel, machine.part(device))
-    return {"throughput": kernel.flops / seconds, "time": seconds}
-
-
-def attention(
-    machine: Machine,
-    *,
-    device: str,
-    sequence_length: int,
-    head_dim: int = 128,
-    heads: int = 16,
-    batch: int = 1,
-    dtype: str = "bf16",
-    version: str = "fa2",
-    is_training: bool = False,
-) -> Result:
-    """Fused attention, not causal, forward (and backward: 2.5 times its FLOPs) as FlashAttention's benchmark counts."""
-    flops = 4.0 * batch * heads * head_dim * float(sequence_length) ** 2 * (3.5 if is_training else 1.0)
-    variant = {"fa1": "flash1", "fa2": "flash2", "fa3": "flash3"}.get(version, version)
-    kernel = Kernel(kind="attention", flops=flops, sequence_length=sequence_length, dtype=dtype, variant=variant)  # type: ignore[arg-type]
-    seconds = solo_time(kernel, machine.part(device))
-    return {"throughput": flops / seconds, "time": seconds}
 
 
 #: name -> (function, dimension of the arguments that may be written with a unit)

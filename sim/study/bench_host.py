@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sim.laws import cpu as laws
@@ -10,7 +10,8 @@ from sim.laws.storage import rate as storage_rate
 from sim.records import INFINITY
 from sim.study.bench_copies import tier_of
 from sim.study.bench_flows import Load, spread, times
-from sim.topology.machine import Machine
+from sim.topology.machine import Device, Machine
+from sim.topology.route import Route
 
 #: traffic of a bandwidth test: long against every start latency
 _LONG = 64.0 * 2**30
@@ -66,30 +67,52 @@ def cpu_adam(
 def storage(
     machine: Machine,
     *,
-    tier: str = "nvme",
+    tier: str | Sequence[str] = "nvme",
     operation: str = "read",
     block: float = 2.0**20,
     queue_depth: int = 32,
     jobs: int = 1,
     target: str = "dram",
     is_direct: bool = False,
+    is_raw: bool = False,
     device: str = "",
 ) -> dict[str, float]:
-    """fio: blocks in flight on a drive or array; "gpu" as target goes through host memory unless `is_direct`."""
-    near = (
-        device or next(iter(machine.gpus()), "") or next(name for name, item in machine.devices.items() if item.kind == "cpu")
-    )
+    """fio: blocks in flight on a drive or array; "gpu" as target goes through host memory unless `is_direct`.
+
+    `is_raw`: blocks of the device at its datasheet's rate; else files, which lose what the part's efficiency says. Several
+    tiers run at once, each with its own queue and the memory next to it.
+    """
+    names = [tier] if isinstance(tier, str) else list(tier)
+    found = [
+        _drive(machine, name, target, device or _near(machine, name), is_direct=is_direct, is_read=operation == "read")
+        for name in names
+    ]
+    loads, scaled = [], {}
+    for owner, media, route in found:
+        latency = _number(owner.part, "read_latency" if operation == "read" else "write_latency")
+        bound = storage_rate(block, queue_depth * jobs, latency, INFINITY, _number(owner.part, "read_operations") * owner.count)
+        loads.append(Load(work=_LONG, uses=route.uses, rate_cap=min(bound, route.rate_cap_bytes_per_s)))
+        if is_raw:
+            scaled[media] = 1.0 / (_number(owner.part, "efficiency") or 1.0)
+    bandwidth = sum(load.work / end for load, end in zip(loads, times(machine, loads, scaled=scaled), strict=True))
+    in_flight = queue_depth * jobs * len(loads)
+    return {"bandwidth": bandwidth, "iops": bandwidth / block, "latency": in_flight * block / bandwidth}
+
+
+def _drive(machine: Machine, tier: str, target: str, near: str, *, is_direct: bool, is_read: bool) -> tuple[Device, str, Route]:
+    """The device behind a tier, its channel, and the route between it and the memory next to `near`."""
     drive = machine.resolve(tier if tier in machine.tiers else _storage_role(machine, tier), near)
     memory = machine.resolve("gpu" if target == "gpu" else "dram", near)
     owner = machine.device(machine.media[drive].device)
-    ends = (drive, memory) if operation == "read" else (memory, drive)
-    route = machine.route(*ends, initiator=owner.name, is_direct=is_direct)
-    part = owner.part
-    latency = _number(part, "read_latency" if operation == "read" else "write_latency")
-    bound = storage_rate(block, queue_depth * jobs, latency, INFINITY, _number(part, "read_operations") * owner.count)
-    load = Load(work=_LONG, uses=route.uses, rate_cap=min(bound, route.rate_cap_bytes_per_s))
-    bandwidth = load.work / times(machine, [load])[0]
-    return {"bandwidth": bandwidth, "iops": bandwidth / block, "latency": queue_depth * jobs * block / bandwidth}
+    ends = (drive, memory) if is_read else (memory, drive)
+    return owner, machine.media[drive].channel, machine.route(*ends, initiator=owner.name, is_direct=is_direct)
+
+
+def _near(machine: Machine, tier: str) -> str:
+    """Whose memory is meant when no device is named: the first GPU's, or for a tier by name its own host's."""
+    if tier in machine.tiers:
+        return machine.host_of(machine.media[tier].device)
+    return next(iter(machine.gpus()), "") or next(name for name, item in machine.devices.items() if item.kind == "cpu")
 
 
 def _storage_role(machine: Machine, tier: str) -> str:

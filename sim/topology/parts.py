@@ -183,6 +183,12 @@ class Gpu:
     gemm_efficiency: Annotated[dict[str, Efficiency], Doc("achieved / peak on large GEMMs by number format")] = field(
         default_factory=dict
     )
+    gemm_alone: Annotated[
+        dict[str, Efficiency], Doc("the same for one GEMM repeated by itself (boosted clocks); absent = as gemm_efficiency")
+    ] = field(default_factory=dict)
+    joules_per_flop: Annotated[
+        float, Ge(0), Doc("board energy of a 16-bit matrix operation; caps the rate; 0 = it does not")
+    ] = 0.0
     attention_efficiency: Annotated[dict[str, Efficiency], Doc("achieved / bf16 peak of fused attention, by software")] = field(
         default_factory=dict
     )

@@ -61,3 +61,25 @@ def test_sockets_divide_the_elements_and_narrow_states_the_bytes() -> None:
     whole = measure(machine, "cpu_adam", {"elements": 1e10})["time"]
     assert measure(machine, "cpu_adam", {"elements": 1e10, "sockets": 2})["time"] == pytest.approx(whole / 2, rel=0.01)
     assert measure(machine, "cpu_adam", {"elements": 1e10, "state_bytes": 2})["time"] == pytest.approx(whole / 2, rel=0.01)
+
+
+def test_raw_blocks_run_at_the_rate_of_drive_and_slot_and_files_below_it() -> None:
+    machine = _machine("bam-1")
+    files = measure(machine, "storage", {})["bandwidth"]
+    assert measure(machine, "storage", {"is_raw": True})["bandwidth"] == pytest.approx(min(6.9e9, 0.83 * 7.877e9), rel=1e-3)
+    assert measure(machine, "storage", {"is_raw": True, "operation": "write"})["bandwidth"] == pytest.approx(4.1e9)
+    assert files == pytest.approx(0.8 * 6.9e9)
+
+
+def test_arrays_on_both_sockets_add_up_and_share_no_uplink() -> None:
+    machine = _machine("dgx-2-drives")
+    one, both = (measure(machine, "storage", {"tier": tier})["bandwidth"] for tier in ("nvme0", ["nvme0", "nvme1"]))
+    assert both == pytest.approx(2 * one)
+    assert one == pytest.approx(0.8 * 4 * 3.5e9)
+
+
+def test_drives_bounce_through_host_memory_unless_direct() -> None:
+    machine = _machine("nvme-4xgen4")
+    bounced, direct = (measure(machine, "storage", {"target": "gpu", "is_direct": way})["bandwidth"] for way in (False, True))
+    assert direct == pytest.approx(0.8 * 4 * 3.25e9)
+    assert bounced < 0.8 * direct

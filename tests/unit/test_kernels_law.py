@@ -45,3 +45,19 @@ def test_recorded_time_wins():
 def test_memory_rate_prefers_the_measured_triad():
     assert memory_rate(PART) == pytest.approx(1.8e12)
     assert memory_rate(PART | {"kernel_bandwidth": {"triad": 0.8}}) == pytest.approx(1.6e12)
+
+
+def test_a_gemm_alone_runs_at_its_own_share_and_within_the_boards_power():
+    part = {
+        "compute": {"bf16": 100e12, "fp8": 200e12},
+        "gemm_efficiency": {"bf16": 0.6, "fp8": 0.6},
+        "gemm_alone": {"bf16": 0.8},
+    }
+    assert gemm_rate(part, "bf16") == pytest.approx(60e12)
+    assert gemm_rate(part, "bf16", is_alone=True) == pytest.approx(80e12)
+    assert gemm_rate(part, "fp8", is_alone=True) == pytest.approx(120e12)
+    capped = {**part, "power": 70.0, "joules_per_flop": 1e-12}
+    assert gemm_rate(capped, "bf16", is_alone=True) == pytest.approx(70e12)
+    assert gemm_rate(capped, "bf16") == pytest.approx(60e12)
+    assert gemm_rate({**capped, "power": 50.0}, "bf16") == pytest.approx(50e12)
+    assert gemm_rate({**capped, "power": 50.0}, "fp8") == pytest.approx(100e12)
