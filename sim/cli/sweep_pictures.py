@@ -22,7 +22,12 @@ Point = dict[str, Any]
 def draw_pictures(study: Study, results: ResultsFolder) -> None:
     """Every picture that the sweep's parameters allow."""
     from sim.report.curves import draw_sweep
+    from sim.report.pooling import draw_pool, has_pool
 
+    pooled = [point for point in islice(study.points(), _MAX_DRAWN) if point.get("jobs")]
+    if has_pool(pooled):
+        results.draw("pool.png", partial(draw_pool, study.file.name, pooled))
+        return
     points = _drawn(study.points())
     names = (
         ("sweep.png", "step_time_s"), ("sweep-throughput.png", "tokens_per_s"), ("sweep-token.png", "time_per_output_token_s"),

@@ -13,6 +13,7 @@ def overlaid(document: Mapping[str, object], overlay: Mapping[str, object]) -> d
     """A copy of `document` with every path of `overlay` set; shallower paths first, so that deeper ones refine them.
 
     ``topology.<device>...`` becomes an entry of ``topology.set`` (a built-in name or path turns into ``{base, set}``).
+    ``jobs.<name>...`` sets a value of the job of that name, ``jobs.*...`` of every job.
     Only the mappings on a path are copied; the rest is shared and must not be mutated. Raises InputError if a path
     leads through something that is not a mapping.
     """
@@ -24,9 +25,28 @@ def overlaid(document: Mapping[str, object], overlay: Mapping[str, object]) -> d
             patched = dict(machine) if isinstance(machine, Mapping) else {"base": machine}
             patched["set"] = {**_mapping(patched.get("set"), "topology.set"), rest: overlay[path]}
             result["topology"] = patched
+        elif first == "jobs" and rest:
+            result["jobs"] = _jobs(result.get("jobs"), rest, overlay[path])
         else:
             _set(result, path, overlay[path])
     return result
+
+
+def _jobs(jobs: object, path: str, value: object) -> list[object]:
+    """The list of jobs with the value set in those that `path` begins with."""
+    name, _, rest = path.partition(".")
+    listed = jobs if isinstance(jobs, list) else []
+    names = [str(job.get("name", f"job{index}")) if isinstance(job, Mapping) else "" for index, job in enumerate(listed)]
+    if (name not in names and name != "*") or not rest:
+        what = f"no job is named {name!r}" if rest else "names no key of the job"
+        raise InputError(Fault(what=what, remedy=f"jobs are {', '.join(names) or 'none'}; '*' means all", path=f"jobs.{path}"))
+    changed = []
+    for job, own in zip(listed, names, strict=True):
+        if name in ("*", own) and isinstance(job, Mapping):
+            job = dict(job)
+            _set(job, rest, value)
+        changed.append(job)
+    return changed
 
 
 def _set(target: dict[str, object], path: str, value: object) -> None:

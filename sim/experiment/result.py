@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from sim.metrics import Summary
 from sim.metrics.claim import is_of_sweep, verdict_of
 from sim.metrics.inference import InferenceTimes
-from sim.metrics.pooling import PoolUse
+from sim.metrics.pooling import PoolUse, host_memory
 from sim.metrics.uncertainty import Band
 from sim.placement.capacity import verdict
 from sim.records import Program, Replay, Step
@@ -146,6 +146,10 @@ class Result:
         if self.tiering:
             body["tiering"] = [to_builtins(row) for row in self.tiering]
         if self.pools:
+            machine = self.scenario.machine
+            local = [name for name, tier in machine.tiers.items() if tier.kind in ("dram", "lpddr")]
+            memory = host_memory(summary.tiers, local, self.pools)
+            body["host_memory"] = to_builtins(memory) | {"saved": memory.saved}
             body["pools"] = {
                 name: to_builtins(pool) | {"own_peaks_bytes": pool.own_peaks_bytes} for name, pool in self.pools.items()
             }

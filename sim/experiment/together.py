@@ -37,6 +37,7 @@ class Together:
     jobs: tuple[Solved, ...]
     alone: tuple[Scenario, ...]
     pools: Mapping[str, PoolUse]
+    spans_s: tuple[tuple[float, float], ...]  # start and end of each job
     reason: str = ""  # why the pools could not serve all jobs; then the replay is what it were if they could
 
 
@@ -84,18 +85,25 @@ def simulate(scenario: Scenario) -> Together:
     return Together(
         program=program, replay=replay, summary=summarise(program, replay), jobs=tuple(jobs), alone=tuple(alone),
         pools={name: use for name, use in uses.items() if use.hosts}, reason=reason,
+        spans_s=tuple(
+            (job.start_s, job.start_s + solved.replay.makespan_s) for job, solved in zip(scenario.jobs, jobs, strict=True)
+        ),
     )  # fmt: skip
 
 
 def all_tiers(together: Together, plans: Sequence[Mapping[str, TierUse]]) -> dict[str, TierUse]:
-    """Peaks of the whole simulation: what jobs plan for the memory of one host adds up, pools count what was there at once."""
+    """Peaks of the whole simulation.
+
+    What jobs that run at once plan for a host's memory adds up; pools count what was there at once.
+    """
     tiers: dict[str, TierUse] = {}
-    for plan, job in zip(plans, together.jobs, strict=True):
-        for name, use in _written_out(plan, job.program).items():
-            if name in together.pools:
-                continue
-            before = tiers.get(name)
-            tiers[name] = use if before is None else _added(before, use)
+    rows = [_written_out(plan, job.program) for plan, job in zip(plans, together.jobs, strict=True)]
+    for begin_s, _ in together.spans_s:  # the sum is largest when a job has just begun
+        at_once = [row for row, (start_s, end_s) in zip(rows, together.spans_s, strict=True) if start_s <= begin_s < end_s]
+        for name in dict.fromkeys(name for row in at_once for name in row if name not in together.pools):
+            use = _added([row[name] for row in at_once if name in row])
+            if name not in tiers or use.peak_bytes > tiers[name].peak_bytes:
+                tiers[name] = use
     for name, seen in together.summary.tiers.items():  # undivided pools: in the plan of each job, and shared by hosts
         if name.partition(_PART_OF)[0] not in together.pools and name not in tiers:
             tiers[name] = seen
@@ -114,10 +122,14 @@ def _written_out(plan: Mapping[str, TierUse], program: Program) -> dict[str, Tie
     return found
 
 
-def _added(a: TierUse, b: TierUse) -> TierUse:
-    classes = {name: a.by_class.get(name, 0.0) + b.by_class.get(name, 0.0) for name in {**a.by_class, **b.by_class}}
-    larger = a if a.peak_bytes >= b.peak_bytes else b
-    return replace(larger, peak_bytes=a.peak_bytes + b.peak_bytes, by_class=classes)
+def _added(uses: Sequence[TierUse]) -> TierUse:
+    """Several jobs' use of one tier at the same time."""
+    largest = max(uses, key=lambda use: use.peak_bytes)
+    classes: dict[str, float] = {}
+    for use in uses:
+        for name, size in use.by_class.items():
+            classes[name] = classes.get(name, 0.0) + size
+    return replace(largest, peak_bytes=sum(use.peak_bytes for use in uses), by_class=classes)
 
 
 # ------------------------------------------------------------------------------------------------------------------ pools

@@ -28,6 +28,8 @@ _AT_CAP = 0.98
 _COMPUTING = frozenset({Kind.COMPUTE, Kind.HOST_UPDATE, Kind.HOST_WORK})
 NONE = "none"
 OVERHEAD = "overhead"
+#: seconds before a job of a scenario with several starts
+ARRIVAL = "arrival"
 
 
 def critical_path(program: Program, replay: Replay) -> list[OperationRecord]:
@@ -69,7 +71,7 @@ def owners_s(seen: Seen, *, stretch: Stretch | None = None) -> dict[str, float]:
     for index in _path(seen):
         operation, record = seen.operations[index], seen.records[index]
         latency = max(0.0, min(operation.latency_s, record.end_s - record.ready_s))
-        seconds[OVERHEAD] += length(record.ready_s, record.ready_s + latency)
+        seconds[ARRIVAL if operation.category == "idle" else OVERHEAD] += length(record.ready_s, record.ready_s + latency)
         duration = record.end_s - record.start_s
         if duration <= 0.0:
             continue
@@ -86,7 +88,8 @@ def owners_s(seen: Seen, *, stretch: Stretch | None = None) -> dict[str, float]:
 def bound_by(owners: Mapping[str, float], total_s: float) -> str:
     """The resource that owns most seconds of the critical path; "none" when none owns more than 30 % of the step.
 
-    "overhead" when launches, framework code and fixed latencies own more than any resource: faster hardware gains little.
+    "arrival" where a later start of a job decides when all have ended; "overhead" when launches, framework code and fixed
+    latencies own more than any resource: faster hardware gains little.
     """
     first = max(owners, key=lambda name: (owners[name], name), default="")
     return first if first and owners[first] > BINDING_SHARE * total_s else NONE

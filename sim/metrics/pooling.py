@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from sim.metrics.summary import TierUse
 from sim.records import Replay, Struct
 
 
@@ -22,6 +23,27 @@ class PoolUse(Struct, frozen=True, kw_only=True):
     def own_peaks_bytes(self) -> float:
         """What the hosts would need in all if each had its own device."""
         return sum(self.hosts.values())
+
+
+class HostMemory(Struct, frozen=True, kw_only=True):
+    """Memory of all hosts together, bytes: if each has all it needs for itself, and with what pools save."""
+
+    own_bytes: float
+    pooled_bytes: float
+
+    @property
+    def saved(self) -> float:
+        """Share of the hosts' memory that pools make unnecessary."""
+        return 1.0 - self.pooled_bytes / self.own_bytes if self.own_bytes else 0.0
+
+
+def host_memory(tiers: Mapping[str, TierUse], local: Iterable[str], pools: Mapping[str, PoolUse]) -> HostMemory:
+    """What hosts need in all: the peaks of their `local` tiers, and of their parts of pools apart or at once."""
+    at_home = sum(tiers[name].peak_bytes * tiers[name].multiplicity for name in local if name in tiers)
+    return HostMemory(
+        own_bytes=at_home + sum(pool.own_peaks_bytes for pool in pools.values()),
+        pooled_bytes=at_home + sum(pool.peak_bytes for pool in pools.values()),
+    )
 
 
 def pool_use(replay: Replay, capacity_bytes: float, tiers: Sequence[str]) -> PoolUse:

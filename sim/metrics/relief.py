@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sim.metrics.critical_path import OVERHEAD
+from sim.metrics.critical_path import ARRIVAL, OVERHEAD
 from sim.records import Program
 
 
@@ -25,7 +25,9 @@ def relief_of(owners_s: Mapping[str, float], program: Program) -> Relief | None:
     A channel's seconds fall as its bandwidth rises, all else equal; what it hides behind it may appear instead, so the
     answer is a lower bound. Overhead is no resource: it neither binds nor takes over.
     """
-    owned = sorted(((seconds, name) for name, seconds in owners_s.items() if name != OVERHEAD and seconds > 0), reverse=True)
+    owned = sorted(
+        ((seconds, name) for name, seconds in owners_s.items() if name not in (ARRIVAL, OVERHEAD) and seconds > 0), reverse=True
+    )
     if not owned:
         return None
     (first_s, name), (next_s, then) = owned[0], owned[1] if len(owned) > 1 else (0.0, "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.config import scenario_of
+from sim.config import load_scenario, scenario_of
 from sim.errors import InputError
 from sim.experiment import run
 
@@ -102,3 +102,21 @@ def test_a_host_that_is_not_there_and_memory_of_another_host_are_refused():
 def test_a_pool_has_as_many_hosts_as_heads():
     with pytest.raises(InputError, match=r"pool0\.to: hangs on 5 devices, cxl3-pool-4-heads has 4 heads; use at most 4"):
         together(**{"pool0.to": ["cpu0", "cpu1", "cpu2", "cpu3", "cpu0"]})
+
+
+def test_the_study_of_the_pool_orders_its_points():
+    """Jobs in phase save nothing; shifted they do, at a slowdown that a shared way to the pool makes worse."""
+    file = load_scenario("tiers/pool-study")
+    points = {tuple(scenario.parameters.values()): run(scenario, with_penalty=False).point() for scenario in _ends(file)}
+    in_phase, heads, switch = (
+        points["100 %", f"{name}"] for name in ("in phase, four heads", "shifted, four heads", "shifted, one switch")
+    )
+    assert in_phase["host_memory"]["saved"] == pytest.approx(0.0, abs=1e-9)
+    assert heads["host_memory"]["saved"] == pytest.approx(switch["host_memory"]["saved"])
+    assert heads["host_memory"]["saved"] > 0.1
+    assert heads["contention"] == pytest.approx(1.0, abs=1e-6)
+    assert switch["contention"] > 1.2
+
+
+def _ends(file):
+    return [scenario for scenario in file.expand() if "100 %" in scenario.parameters.values()]

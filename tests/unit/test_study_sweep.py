@@ -164,3 +164,16 @@ def test_overlay_applies_blocks_before_what_refines_them():
 def test_overlay_refuses_a_path_through_a_scalar():
     with pytest.raises(InputError, match="cannot set a value inside 'dram'"):
         overlaid({"placement": "dram"}, {"placement.weights": "gpu"})
+
+
+def test_a_path_may_name_a_job_or_all_jobs() -> None:
+    from sim.config.overlay import overlaid
+
+    jobs = {"jobs": [{"name": "a", "start": 0}, {"start": 0}]}
+    assert overlaid(jobs, {"jobs.job1.start": 2})["jobs"] == [{"name": "a", "start": 0}, {"start": 2}]
+    assert overlaid(jobs, {"jobs.*.start": 2, "jobs.a.placement.weights": "dram"})["jobs"] == [
+        {"name": "a", "start": 2, "placement": {"weights": "dram"}},
+        {"start": 2},
+    ]
+    with pytest.raises(InputError, match=r"jobs\.b\.start: no job is named 'b'; jobs are a, job1; '\*' means all"):
+        overlaid(jobs, {"jobs.b.start": 2})

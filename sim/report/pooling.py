@@ -1,0 +1,90 @@
+"""The picture of a pool: what it saves of all hosts' memory, and what that costs each job, alone and beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from sim.report.findings import short_path
+from sim.report.style import MARKERS, SERIES, figure, legend_below, plain, save, titled
+
+Point = Mapping[str, Any]
+#: per cent of the hosts' memory below which a pool saves nothing
+_LEAST_SAVED = 0.5
+
+
+def has_pool(points: Sequence[Point]) -> bool:
+    """Whether these points of a sweep show a pool at several sizes."""
+    return sum(bool(point.get("fits") and point.get("pools")) for point in points) > 1
+
+
+def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
+    """Slowdown of the jobs, and contention, over the memory that the pool saves; one line per other parameter."""
+    fig = figure(11.0, 5.0)
+    left, right = fig.subplots(1, 2)
+    over, lines = _lines(points)
+    best: tuple[float, float, str] | None = None
+    handles, labels = [], []
+    for index, (label, members) in enumerate(lines.items()):
+        base = _mean_time(members[0])
+        style = {
+            "color": SERIES[index % len(SERIES)],
+            "marker": MARKERS[index % len(MARKERS)],
+            "markersize": 5,
+            "linewidth": 1.8,
+        }
+        saved = [_saved(point) for point in members]
+        slower = [_mean_time(point) / base for point in members]
+        (line,) = left.plot(saved, slower, **style)
+        right.plot([str(point["parameters"].get(over)) for point in members], [_worst(point) for point in members], **style)
+        for x, y, point in zip(saved, slower, members, strict=True):
+            left.annotate(str(point["parameters"].get(over)), (x, y), xytext=(4, 5), textcoords="offset points", fontsize=8)
+        if max(saved) > (best[0] if best else 0.0):
+            most = saved.index(max(saved))
+            best = (saved[most], slower[most], label)
+        handles.append(line)
+        labels.append(label or "jobs")
+    left.set_xlabel("memory of all hosts that the pool saves (%)")
+    left.set_ylabel("mean job time / with no pool (x)")
+    right.set_xlabel(f"{short_path(over).rpartition('.')[2].replace('_', ' ')} in the pool")
+    right.set_ylabel("slowest job beside the others / alone (x)")
+    left.set_ylim(bottom=0)
+    right.set_ylim(bottom=0)
+    plain(left, grid="both")
+    plain(right, grid="both")
+    finding = f"{name}: the pool saves nothing"
+    if best is not None and best[0] > _LEAST_SAVED:
+        finding = (
+            f"{name}: the pool saves {best[0]:.0f} % of the hosts' memory, jobs then take {best[1]:.3g}x as long ({best[2]})"
+        )
+    titled(fig, finding, "one mark per share of the data in the pool")
+    right.set_title("noisy neighbours", loc="left", fontsize=9, color="#555555")
+    legend_below(fig, handles, labels)
+    return save(fig, path)
+
+
+def _lines(points: Sequence[Point]) -> tuple[str, dict[str, list[Point]]]:
+    """The parameter that changes what is in the pool, and the points of each combination of the others."""
+    drawn = [point for point in points if point.get("fits")]
+    keys = list(drawn[0]["parameters"])
+    over = max(keys, key=lambda key: len({str(point["parameters"].get(key)) for point in points}))
+    lines: dict[str, list[Point]] = {}
+    for point in drawn:
+        label = ", ".join(f"{short_path(key)} {point['parameters'].get(key)}" for key in keys if key != over)
+        lines.setdefault(label, []).append(point)
+    return over, lines
+
+
+def _saved(point: Point) -> float:
+    """Per cent of all hosts' memory; none where no job uses a pool."""
+    return 100 * point["host_memory"]["saved"] if point.get("host_memory") else 0.0
+
+
+def _mean_time(point: Point) -> float:
+    return fmean(job["step_time_s"] for job in point["jobs"].values())
+
+
+def _worst(point: Point) -> float:
+    return max(float(job["contention"]) for job in point["jobs"].values())
