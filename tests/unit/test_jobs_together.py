@@ -114,7 +114,7 @@ def test_the_study_of_the_pool_orders_its_points():
     assert in_phase["host_memory"]["saved"] == pytest.approx(0.0, abs=1e-9)
     assert heads["host_memory"]["saved"] == pytest.approx(switch["host_memory"]["saved"])
     assert heads["host_memory"]["saved"] > 0.1
-    assert heads["contention"] == pytest.approx(1.0, abs=1e-6)
+    assert heads["contention"] == pytest.approx(1.0, abs=1e-3)  # requests queue
     assert switch["contention"] > 1.2
 
 
