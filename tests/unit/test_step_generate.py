@@ -126,6 +126,19 @@ def test_pipeline_stages_are_rank_classes_that_send_to_each_other():
     assert sends == {"s0.p2p": 4, "s1.p2p": 4}
 
 
+def test_a_stage_may_hold_the_embedding_or_the_output_projection_alone():
+    """Six chunks for four layers: the first and the last have none, and still send and receive."""
+    step = generate(_training(gradient_accumulation=3, parallelism=Parallelism(pipeline=3, interleave=2)), {})
+    names = Counter(op.name for op in step.operations if op.kind == Kind.COMPUTE and op.layer >= 0)
+    assert {name for name in names if name.startswith("backward")} == {f"backward {layer}" for layer in range(4)}
+    assert set(names.values()) == {3}
+    assert sum(op.collective == "point_to_point" for op in step.operations) == 3 * 2 * 5
+    by_id = {op.id: op for op in step.operations}
+    for op in step.operations:
+        if op.name in ("loss", "embedding.backward"):  # of a chunk without layers: they wait for what it receives
+            assert "point_to_point" in {by_id[wait].collective for wait in op.after}
+
+
 def test_ids_are_unique_and_waits_exist_and_streams_are_numbered():
     step = generate(_training(gradient_accumulation=4, parallelism=Parallelism(pipeline=2, interleave=2, data=2, tensor=2)), {})
     ids = [op.id for op in step.operations]

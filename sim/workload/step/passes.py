@@ -83,7 +83,7 @@ class Passes:
             self.checkpoints.save(lane, block, turn, done)
         if self._is_last(lane, turn):
             gathered = self.gradients.gather(lane, plan.head_parameters, 0.0, turn, "forward", -1)
-            self.builder.compute(lane.name, "loss", kernels.head_forward(plan), after=[gathered, *lane.drain()], **mark)
+            self.builder.compute(lane.name, "loss", kernels.head_forward(plan), after=[*waits, gathered, *lane.drain()], **mark)
             return None
         return self.exchange.send(lane, turn, lane.last)
 
@@ -100,13 +100,13 @@ class Passes:
                 self.gradients.produced(lane, turn, done, plan.head_parameters, 0.0, -1, is_last=is_last)
             waits = []
         blocks = self.blocks(layers)[::-1]
-        gathered = self.gradients.gather_block(lane, blocks[0], turn, "backward") if blocks else None
-        for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-            gathered = self._backward_block(lane, turn, block, following, layers, [*waits, gathered], is_last=is_last)
-            waits = []
+        waits.append(self.gradients.gather_block(lane, blocks[0], turn, "backward") if blocks else None)
+        for index, block in enumerate(blocks):
+            following = blocks[index + 1] if index + 1 < len(blocks) else None
+            waits = [self._backward_block(lane, turn, block, following, layers, waits, is_last=is_last)]
         if self._is_first(lane, turn):
             if not plan.is_frozen and plan.training.trainable_layers is None:
-                done = self.builder.compute(lane.name, "embedding.backward", kernels.embedding(plan), **mark)
+                done = self.builder.compute(lane.name, "embedding.backward", kernels.embedding(plan), after=waits, **mark)
                 self.gradients.produced(lane, turn, done, plan.embedding_parameters, 0.0, -1, is_last=is_last)
             return None
         return self.exchange.send(lane, turn, lane.last)
