@@ -11,7 +11,7 @@ from sim.metrics import Summary, summarise
 from sim.metrics.inference import InferenceTimes, inference_times
 from sim.metrics.steady import extrapolated, repeats
 from sim.records import Program, Replay, Step
-from sim.scenario import Scenario
+from sim.scenario import Options, Scenario, Trace
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -79,10 +79,23 @@ def _replay_of(scenario: Scenario, num_micro_batches: int) -> tuple[Step, Progra
 
 
 def replayed(program: Program, scenario: Scenario) -> Replay:
-    """The program in time, checked where the scenario asks for it."""
+    """The program in time, checked where the scenario asks for it; equal ranks that are written out are replayed as one."""
+    from sim.program.folding import fold
+
+    folding = fold(program) if scenario.options.is_folded and _writes_ranks_out(scenario) else None
+    return (
+        _in_time(program, scenario.options) if folding is None else folding.unfold(_in_time(folding.program, scenario.options))
+    )
+
+
+def _writes_ranks_out(scenario: Scenario) -> bool:
+    """Recordings of several ranks, and jobs that may equal each other: a generated step is folded when it is lowered."""
+    return len(scenario.jobs) > 1 or isinstance(scenario.jobs[0].workload, (Step, Trace))
+
+
+def _in_time(program: Program, options: Options) -> Replay:
     from sim.engine import replay, run_checked
 
-    options = scenario.options
     if options.verify:
         return run_checked(program, capacity="observe", backend=options.backend)
     return replay(program, level=options.level, backend=options.backend, capacity="observe")

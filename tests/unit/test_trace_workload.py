@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from sim import experiment
+from sim import engine, experiment
 from sim.config import scenario_of
 from sim.errors import InputError
+from sim.experiment import Result
+from sim.records import Program, Replay
 from sim.scenario import Trace
 from tests.kineto_sample import Sample
 
@@ -102,3 +104,32 @@ def test_a_machine_without_a_gpu_says_so() -> None:
     data = {"topology": cpu_only, "workload": {"training": training}, "placement": {"optimizer_states": "dram"}}
     with pytest.raises(InputError, match="has no GPU to run on; add one"):
         list(scenario_of(data).expand())
+
+
+def test_equal_ranks_of_a_recording_are_replayed_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = {"backend": "nccl", "world_size": 4}
+    files = [str(write(tmp_path, f"{rank}.json", distributedInfo={**info, "rank": rank})) for rank in range(4)]
+    sizes: list[int] = []
+    plain = engine.replay
+
+    def counting(program: Program, **options: Any) -> Replay:
+        sizes.append(len(program.operations))
+        return plain(program, **options)
+
+    monkeypatch.setattr(engine, "replay", counting)
+
+    def run(is_folded: bool) -> Result:
+        data = {"topology": "dgx-a100", "workload": {"trace": {"file": files}}, "options": {"is_folded": is_folded}}
+        (point,) = scenario_of(data, file="/x/s.yaml").expand()
+        return experiment.run(point, with_penalty=False)
+
+    folded, whole = run(True), run(False)
+    assert sizes[0] * 4 == sizes[1]
+    assert [record.id for record in folded.replay.operations] == [record.id for record in whole.replay.operations]
+    assert [record.end_s for record in folded.replay.operations] == pytest.approx(
+        [record.end_s for record in whole.replay.operations], rel=1e-9
+    )
+    assert folded.summary.breakdown_s == pytest.approx(whole.summary.breakdown_s, rel=1e-9, abs=1e-12)
+    assert {name: use.bytes for name, use in folded.summary.channels.items()} == pytest.approx(
+        {name: use.bytes for name, use in whole.summary.channels.items()}
+    )
