@@ -159,6 +159,11 @@ def _combined(parts: Iterable[tuple[Route, float]], write_share: float = 0.0) ->
         return Flow()
     uses = merged(*(tuple((channel, cost * share) for channel, cost in route.uses) for route, share in listed))
     cap = min(route.rate_cap_bytes_per_s / share for route, share in listed)
+    if sum(route.second_stage_bytes_per_s < INFINITY for route, _ in listed) > 1:
+        # first stages run beside one another, second stages one after the other
+        first_s = max(share * (1 / route.rate_cap_bytes_per_s - 1 / route.second_stage_bytes_per_s) for route, share in listed)
+        second_s = sum(share / route.second_stage_bytes_per_s for route, share in listed)
+        cap = 1 / (first_s + second_s)
     latency = max(route.latency_s for route, _ in listed)
     window = listed[0][0].window_bytes if len(listed) == 1 else 0.0
     return Flow(uses, cap, latency, window, write_share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -24,6 +25,7 @@ class Route:
     own_window_bytes: float = 0.0  # window of the initiator; `window_bytes` is scaled to the channels' summed latencies
     hops: tuple[str, ...] = ()
     is_staged: bool = False
+    second_stage_bytes_per_s: float = math.inf  # a copy in two stages that do not overlap: rate of the second, of one engine
 
 
 def merged(*groups: tuple[tuple[str, float], ...]) -> tuple[tuple[str, float], ...]:

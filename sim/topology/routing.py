@@ -197,6 +197,7 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
     is_bounced = not is_direct and bool(gpu) and machine.tiers[source if gpu == write.device else target].kind == "nvme"
     is_paged = not is_pinned and bool(gpu) and not machine.devices[gpu].part.get("pins_on_demand")
     staging: Uses = ()
+    second = INFINITY
     cap, latency = _engine_limits(engine)
     if is_bounced or is_paged:
         buffer = machine.media[resolve(machine, "dram", gpu)]
@@ -205,7 +206,8 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
         drive = machine.channels[(read if gpu == write.device else write).channel].bandwidth_per_s
         drive /= 1.0 if gpu == write.device else write.cost(1.0)
         slot = min(machine.channels[edge.channels[0]].bandwidth_per_s for edge in edges if gpu in (edge.source, edge.target))
-        cap = min(cap, serial(drive, slot))
+        if serial(drive, slot) <= cap:
+            cap, second = serial(drive, slot), slot
     if is_paged:
         cap = min(cap, staging_rate(machine.devices[host_of(machine, gpu)]))
     uses = merged(
@@ -213,7 +215,12 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
     )
     latency += read.access_latency_s + write.access_latency_s
     return Route(
-        uses=uses, rate_cap_bytes_per_s=cap, latency_s=latency, hops=_hops(read.device, edges), is_staged=is_bounced or is_paged
+        uses=uses,
+        rate_cap_bytes_per_s=cap,
+        latency_s=latency,
+        hops=_hops(read.device, edges),
+        is_staged=is_bounced or is_paged,
+        second_stage_bytes_per_s=second if cap < second else INFINITY,
     )
 
 

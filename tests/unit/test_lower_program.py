@@ -10,6 +10,7 @@ from sim.engine import replay, run_checked
 from sim.errors import InputError
 from sim.placement.plan import Entry, Placement
 from sim.program import lower
+from sim.program.transfers import Routes
 from sim.records import TensorClass
 from sim.workload import decode
 from sim.workload.inference import Inference
@@ -173,3 +174,15 @@ def _slower(machine):
         for name, channel in machine.channels.items()
     }
     return dataclasses.replace(machine, channels=channels)
+
+
+def test_two_drives_share_the_second_stage_of_a_copy_through_host_memory():
+    machine = load_machine("dgx-2")
+    routes = Routes(machine, Placement())
+    drives = {name: machine.route(name, machine.memory_tier("gpu0"), initiator="gpu0") for name in ("nvme0", "nvme1")}
+    slot = drives["nvme0"].second_stage_bytes_per_s
+    alone = drives["nvme0"].rate_cap_bytes_per_s
+    both = routes.copy((("nvme0", 0.5), ("nvme1", 0.5)), ((machine.memory_tier("gpu0"), 1.0),), "gpu0", is_pinned=True)
+    drive = 1 / (1 / alone - 1 / slot)
+    assert both.rate_cap == pytest.approx(1 / (1 / (2 * drive) + 1 / slot))
+    assert alone < both.rate_cap < slot
