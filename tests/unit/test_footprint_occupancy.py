@@ -66,6 +66,67 @@ def test_plan_and_replay_agree(plan: dict[str, Any]) -> None:
         assert seen == pytest.approx(closed, rel=0.02), (role, operation)
 
 
+MOE = MODEL | {"experts": 8, "experts_per_token": 2, "expert_ffn": 512}
+ZERO_3: dict[str, Any] = {"framework": "deepspeed-zero", "parallelism": {"data": 2, "zero_stage": 3}}
+SPLITS: list[dict[str, Any]] = [
+    {"parallelism": {"tensor": 4, "data": 2}},
+    {"framework": "megatron", "parallelism": {"context": 2, "data": 2}},
+    {"framework": "torchtitan", "parallelism": {"context": 4, "data": 2, "zero_stage": 3}},
+    {"framework": "megatron", "model": MOE, "parallelism": {"data": 4, "expert": 4, "zero_stage": 1}},
+    {"framework": "megatron", "model": MOE, "parallelism": {"data": 4, "tensor": 2, "expert": 4, "zero_stage": 1}},
+    {"framework": "deepspeed-zero", "model": MOE, "parallelism": {"data": 4, "zero_stage": 3}},
+    {"framework": "fsdp", "parallelism": {"data": 8, "zero_stage": 3, "shard_group": 4}},
+]
+TRAINED: list[dict[str, Any]] = [
+    {"adapter": {"type": "lora"}},
+    {"adapter": {"type": "lora"}, "framework": "fsdp", "parallelism": {"data": 4, "zero_stage": 3}},
+    {"trainable_layers": 2},
+    {"optimizer": {"type": "adamw_8bit"}},
+    {"optimizer": {"type": "adafactor"}},
+    {"optimizer": {"type": "sgd"}},
+    {"framework": "megatron", "optimizer": {"precision": "bf16"}, "parallelism": {"data": 2, "zero_stage": 1}},
+    {"framework": "megatron", "precision": "fp8", "attention": "eager", "dropout": True},
+    {"data": {"workers": 4, "seconds_per_sample": "1 ms"}},
+]
+OFFLOADS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (ZERO_3, {"optimizer_states": "dram", "weights": "dram"}),
+    (ZERO_3, {"optimizer_states": "nvme"}),
+    (ZERO_3, {"optimizer_states": "nvme", "weights": "nvme"}),
+    (ZERO_3 | {"gradient_accumulation": 2}, {"optimizer_states": "dram"}),
+    (ZERO_3 | {"optimizer": {"swap_through_gpu": True}}, {"optimizer_states": "dram"}),
+    (ZERO_3 | {"optimizer": {"gpu_fraction": 0.3}}, {"optimizer_states": "dram"}),
+    (ZERO_3 | {"parallelism": {"data": 1, "zero_stage": 3}}, {"optimizer_states": {"dram": "60%", "cxl0": "40%"}}),
+    (ZERO_3 | {"parallelism": {"data": 1, "zero_stage": 3}}, {"optimizer_states": "dram", "activations": "cxl0"}),
+    ({"framework": "fsdp", "parallelism": {"data": 4, "zero_stage": 3}}, {"weights": "dram"}),
+    ({"framework": "megatron", "parallelism": {"data": 2, "tensor": 2, "zero_stage": 1}}, {"optimizer_states": "dram"}),
+    ({"framework": "torchao"}, {"optimizer_states": "dram"}),
+]
+
+
+@pytest.mark.parametrize("stage", range(4))
+@pytest.mark.parametrize("framework", ["pytorch", "deepspeed-zero", "fsdp", "hf-trainer", "torchtitan"])
+def test_plan_and_replay_agree_in_every_zero_stage(framework: str, stage: int) -> None:
+    for role, (closed, seen, operation) in peaks(
+        BASE | {"framework": framework, "parallelism": {"data": 4, "zero_stage": stage}}
+    ).items():
+        assert seen == pytest.approx(closed, rel=0.02), (role, operation)
+
+
+@pytest.mark.parametrize("plan", [*SPLITS, *TRAINED], ids=str)
+def test_plan_and_replay_agree_however_it_is_split_and_trained(plan: dict[str, Any]) -> None:
+    for role, (closed, seen, operation) in peaks(BASE | plan).items():
+        assert seen == pytest.approx(closed, rel=0.02), (role, operation)
+
+
+@pytest.mark.parametrize(("plan", "placement"), OFFLOADS, ids=str)
+def test_plan_and_replay_agree_wherever_it_is_placed(plan: dict[str, Any], placement: dict[str, Any]) -> None:
+    topology = "rtx-5090-cxl" if "cxl0" in str(placement) else "dgx-a100"
+    found = peaks(BASE | plan, topology, placement=placement)
+    assert len(found) > 1
+    for role, (closed, seen, operation) in found.items():
+        assert seen == pytest.approx(closed, rel=0.02), (role, operation)
+
+
 @pytest.mark.parametrize(("stages", "chunks", "micro_batches"), [(2, 1, 8), (3, 1, 6), (3, 1, 2), (2, 3, 8), (3, 2, 6)])
 def test_pipelines_hold_the_micro_batches_in_flight(stages: int, chunks: int, micro_batches: int) -> None:
     plan = {
