@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sim.held_out import is_held_out
+
 
 class DecodeClass(NamedTuple):
     """Share of the datasheet bandwidth that matrix-vector kernels reach, and seconds per layer beside the bytes."""
@@ -34,6 +36,12 @@ GRAPH_LAYER_S = 60e-6
 #: share of the streaming rate that such kernels keep when they unpack weights of so many bits on the way: fit over the
 #: same README (A100, 7B and 70B: 0.81 to 0.83 and 0.69 to 0.74; MI250X 0.70)
 UNPACKED = {"unpack-8": 0.82, "unpack-4": 0.72}
+#: tables that the constants above were fitted on, and what one would assume without them: twenty kernels a layer (ten of
+#: them fused in a graph) at 5 us each, weights unpacked at no cost
+GGML_FITTED = ("gpu-benchmarks-llm", "llamacpp-discussion-4167")
+GRAPH_FITTED = ("gpt-fast",)
+_LAYER_PRIOR_S = 100e-6
+_GRAPH_PRIOR_S = 50e-6
 
 
 def decode_class(variant: str, memory_part: str, efficiency: float) -> DecodeClass:
@@ -42,5 +50,9 @@ def decode_class(variant: str, memory_part: str, efficiency: float) -> DecodeCla
     `efficiency` is the share of its bandwidth that the part's streaming kernels reach.
     """
     if not variant.startswith("ggml"):
+        if is_held_out(GRAPH_FITTED):
+            return DecodeClass(efficiency, _GRAPH_PRIOR_S)
         return DecodeClass(efficiency * UNPACKED.get(variant, 1.0), GRAPH_LAYER_S)
+    if is_held_out(GGML_FITTED):
+        return DecodeClass(efficiency, _LAYER_PRIOR_S)
     return next((found for prefix, found in GGML_CLASSES.items() if memory_part.startswith(prefix)), _OTHER)

@@ -67,6 +67,8 @@ class GemmVariant(NamedTuple):
 #: Ultra, M3 Max (GPU-Benchmarks-on-LLM-Inference at 00dd2bd: December 2023, about 340 tokens, and May 2024, 1024 tokens, which
 #: is up to a third faster on CUDA): +-25 %
 GEMM_VARIANTS = {"ggml": GemmVariant(0.96, 560.0), "ggml-block": GemmVariant(0.80, 320.0)}
+#: without those measurements: two thirds of the vendor's library, whatever the format
+_VARIANT_PRIOR = GemmVariant(0.67, float("inf"))
 
 
 def variant_rate(part: Mapping[str, Any], dtype: str, variant: str) -> float:

@@ -8,6 +8,7 @@ import pytest
 from sim.config import load_machine, scenario_of
 from sim.errors import InputError
 from sim.experiment import run
+from sim.held_out import hold_out
 from sim.laws.kernels import memory_rate, solo_parts
 from sim.placement.capacity import capacity_plan
 from sim.program.collectives import collective
@@ -147,3 +148,23 @@ def test_kernels_that_unpack_weights_stream_slower(framework, weights, share):
     assert solo_parts(layer, part).memory_s == pytest.approx(
         (layer.read_bytes + layer.write_bytes) / (share * memory_rate(part))
     )
+
+
+@pytest.mark.parametrize(
+    ("publication", "inference"),
+    [
+        ("gpu-benchmarks-llm", {"framework": "llama.cpp", "weights": "q4_0"}),
+        ("gpt-fast", {"framework": "vllm", "weights": "int8"}),
+        ("llamacpp-pr-6083", {"framework": "llama.cpp", "gpu_layers": 10}),
+    ],
+)
+def test_constants_of_runtimes_stand_aside_when_their_measurements_are_held_out(publication, inference):
+    known = answer(inference).total_s
+    hold_out([f"{publication}/any"])
+    try:
+        assumed = answer(inference).total_s
+    finally:
+        hold_out([])
+    assert assumed != known
+    assert 0.5 < assumed / known < 2
+    assert answer(inference).total_s == known

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 
 from sim.errors import Fault, InputError
+from sim.held_out import is_held_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,8 @@ class InferenceProfile:
     attention_traffic: float = 1.0  # GPU bytes moved per byte of cache by decode attention on the GPU
     dequantise_traffic: float = 0.0  # GPU bytes moved per element to turn 4-bit storage into 16 bits ahead of the kernels
     is_direct_storage: bool = False  # storage to GPU memory without a bounce through host memory
+    #: field -> tables of measurements ("publication" or "publication/table") that it was fitted on
+    fitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 _DEEPSPEED = (
@@ -46,13 +50,15 @@ INFERENCE_PROFILES = {
             name="auto", source="generic: vendor kernels, a decode token as one graph, one layer fetched ahead",
             is_fused_join=True,
         ),
-        InferenceProfile(name="transformers", source=f"Hugging Face Transformers, eager; {_EAGER}", dispatch_layer_s=0.9e-3),
+        InferenceProfile(name="transformers", source=f"Hugging Face Transformers, eager; {_EAGER}", dispatch_layer_s=0.9e-3,
+                         fitted={"dispatch_layer_s": ("litgpt-607",)}),
         InferenceProfile(
             name="llama.cpp",
             source="llama.cpp, CUDA and Metal back ends: no number format of the GPU is used directly, prompts in passes of "
             "512 tokens (n_ubatch); a layer split by rows (tensor_parallel) is joined by the host: fit over 27 cells of 2 to 6 "
             "GPUs, GPU-Benchmarks-on-LLM-Inference at 00dd2bd",
             gemm_variant="ggml", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
+            fitted={"split_layer_s": ("gpu-benchmarks-llm",)},
         ),
         InferenceProfile(name="vllm", source="vLLM: prompts in chunks of 8192 tokens (max_num_batched_tokens), CUDA graphs",
                          prefill_tokens=8192, is_fused_join=True),
@@ -80,9 +86,11 @@ INFERENCE_PROFILES = {
 
 
 def inference_profile(name: str) -> InferenceProfile:
-    """The profile of that name; InputError with a suggestion otherwise."""
+    """The profile of that name, with plain values for what is held out; InputError with a suggestion otherwise."""
     if name in INFERENCE_PROFILES:
-        return INFERENCE_PROFILES[name]
+        found = INFERENCE_PROFILES[name]
+        stand_ins = {item.name: item.default for item in fields(found) if is_held_out(found.fitted.get(item.name, ()))}
+        return replace(found, **stand_ins) if stand_ins else found  # type: ignore[arg-type]
     raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy(name), path="workload.inference.framework"))
 
 
