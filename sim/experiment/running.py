@@ -11,7 +11,7 @@ import msgspec
 from sim.config.reference import validation_errors
 from sim.experiment.preparing import Swap, loaded, placed, swap_of
 from sim.experiment.result import Result
-from sim.experiment.solving import Solved, solve, summarised
+from sim.experiment.solving import Solved, solve, step_seconds, summarised
 from sim.experiment.tiering import TieringStep, moves, settle
 from sim.experiment.together import all_tiers, on_host, simulate
 from sim.metrics import Summary, TierUse
@@ -54,7 +54,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
         solved = solve(scenario)
     step = solved.step
     summary = msgspec.structs.replace(solved.summary, tiers=_peaks(scenario, solved.summary.tiers))
-    reasons = _overflows(summary)
+    reasons = _overflows(summary.tiers)
     penalty, base, fastest = _penalty(scenario, summary.step_time_s, twins) if with_penalty else (1.0, "", None)
     return Result(
         scenario=scenario,
@@ -94,7 +94,7 @@ def _run_together(scenario: Scenario) -> Result:
         )  # fmt: skip
     tiers = all_tiers(together, [result.summary.tiers for result in results])
     whole = msgspec.structs.replace(together.summary, tiers=tiers)
-    reasons = _overflows(whole) + ([together.reason] if together.reason else [])
+    reasons = _overflows(whole.tiers) + ([together.reason] if together.reason else [])
     reasons += [f"{job.name}: {result.reason}" for job, result in zip(scenario.jobs, results, strict=True) if not result.fits]
     return dataclasses.replace(
         results[0], scenario=scenario, program=together.program, replay=together.replay, summary=whole, inference=None,
@@ -144,11 +144,11 @@ def _swapped(tiers: dict[str, TierUse], swap: Swap, scenario: Scenario) -> dict[
     }  # fmt: skip
 
 
-def _overflows(summary: Summary) -> list[str]:
+def _overflows(tiers: Mapping[str, TierUse]) -> list[str]:
     """One sentence per tier whose peak exceeds its capacity."""
     return [
         needs_sentence(name, tier.peak_bytes, tier.capacity_bytes, tier.peak_phase, tier.by_class)
-        for name, tier in summary.tiers.items()
+        for name, tier in tiers.items()
         if tier.peak_bytes > tier.capacity_bytes
     ]
 
@@ -164,7 +164,7 @@ def _penalty(scenario: Scenario, seconds: float, twins: Twins | None) -> tuple[f
         fast_s, fits = twins.recall(twin, lambda: _seconds(twin))
     else:
         solved = solve(twin)
-        fast_s, fits, fastest = solved.summary.step_time_s, _fits(twin, solved), solved.summary
+        fast_s, fits, fastest = solved.summary.step_time_s, _fits(twin, solved.summary.tiers), solved.summary
     is_recorded = isinstance(scenario.job.workload, Step)  # what a generated step would do otherwise is not known
     base = "the same operations with every tensor in the fastest tier" if is_recorded else "everything in the fastest tier"
     if not fits:
@@ -174,12 +174,12 @@ def _penalty(scenario: Scenario, seconds: float, twins: Twins | None) -> tuple[f
 
 def _seconds(scenario: Scenario) -> tuple[float, bool]:
     """Seconds of a scenario's job, and whether it fits."""
-    solved = solve(scenario)
-    return solved.summary.step_time_s, _fits(scenario, solved)
+    seconds, tiers = step_seconds(scenario)
+    return seconds, _fits(scenario, tiers)
 
 
-def _fits(scenario: Scenario, solved: Solved) -> bool:
-    return not _overflows(msgspec.structs.replace(solved.summary, tiers=_peaks(scenario, solved.summary.tiers)))
+def _fits(scenario: Scenario, tiers: Mapping[str, TierUse]) -> bool:
+    return not _overflows(_peaks(scenario, tiers))
 
 
 def fastest_twin(scenario: Scenario) -> Scenario | None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import msgspec
 
 from sim.experiment.preparing import homes, prepare, swap_of
-from sim.metrics import Summary, summarise
+from sim.kept import Kept
+from sim.metrics import Summary, TierUse, summarise
 from sim.metrics.inference import InferenceTimes, inference_times
 from sim.metrics.steady import extrapolated, repeats
-from sim.records import Program, Replay, Step
+from sim.metrics.summary import tier_uses
+from sim.records import Program, Replay, Step, TierPeak
 from sim.scenario import Options, Scenario, Trace
 from sim.workload.inference import Inference
 from sim.workload.training import Training
@@ -38,18 +40,35 @@ def solve(scenario: Scenario) -> Solved:
     return Solved(step=step, program=program, replay=replay, summary=summary, times=times)
 
 
+#: (seconds, peaks of tiers) of programs that were replayed only for these, by what decides them
+_TIMES: Kept[tuple[float, tuple[TierPeak, ...]]] = Kept(100_000, lambda _: 1)
+
+
+def step_seconds(scenario: Scenario) -> tuple[float, dict[str, TierUse]]:
+    """Seconds of the step of a scenario's only job, and the tiers at their peaks: those of :func:`solve`, bit for bit.
+
+    Scenarios whose programs agree in what decides these share one replay.
+    """
+    if not isinstance(scenario.job.workload, Training) or scenario.options.verify or _shortened(scenario) is not None:
+        summary = solve(scenario).summary
+        return summary.step_time_s, summary.tiers
+    from sim.engine.fingerprint import fingerprint
+
+    program = prepare(scenario)[1]
+
+    def times() -> tuple[float, tuple[TierPeak, ...]]:
+        replay = replayed(program, scenario)
+        return summarised(scenario, program, replay)[0].step_time_s, replay.tiers
+
+    seconds, peaks = _TIMES.get((fingerprint(program), scenario.options.backend), times)
+    return seconds, tier_uses(program, peaks)
+
+
 def _repeated(scenario: Scenario) -> Solved | None:
     """The answer for a step with many micro-batches from two short replays, if they prove that the rest repeats."""
-    job, options = scenario.job, scenario.options
-    workload = job.workload
-    if options.is_whole or options.verify or not isinstance(workload, Training) or swap_of(job, scenario.machine):
+    if (shortened := _shortened(scenario)) is None:
         return None
-    if "storage" in homes(job.placement, scenario.machine).values():  # equal paths through a drive: who owns them would differ
-        return None
-    first, period = _shortest(workload)
-    missing = workload.gradient_accumulation - (first + period)
-    if missing < first + period:  # nothing to gain
-        return None
+    first, period, missing = shortened
     short_program, short = _replay_of(scenario, first)[1:]
     step, program, replay = _replay_of(scenario, first + period)
     if not repeats((short_program, short), (program, replay)):
@@ -59,9 +78,22 @@ def _repeated(scenario: Scenario) -> Solved | None:
     summary = extrapolated(before, after, missing / period, program)
     note = (
         f"the timeline, the records and the pictures over time show {first + period} of the step's "
-        f"{workload.gradient_accumulation} micro-batches: the others repeat; all totals are of the whole step"
+        f"{first + period + missing} micro-batches: the others repeat; all totals are of the whole step"
     )
     return Solved(step=step, program=program, replay=replay, summary=summary, note=note)
+
+
+def _shortened(scenario: Scenario) -> tuple[int, int, int] | None:
+    """Micro-batches of the shorter replay, of one period, and of the rest; None for steps that are replayed as they are."""
+    job, options = scenario.job, scenario.options
+    workload = job.workload
+    if options.is_whole or options.verify or not isinstance(workload, Training) or swap_of(job, scenario.machine):
+        return None
+    if "storage" in homes(job.placement, scenario.machine).values():  # equal paths through a drive: who owns them would differ
+        return None
+    first, period = _shortest(workload)
+    missing = workload.gradient_accumulation - (first + period)
+    return (first, period, missing) if missing >= first + period else None  # else nothing is gained
 
 
 def _shortest(training: Training) -> tuple[int, int]:

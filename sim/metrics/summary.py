@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from sim.errors import InternalError
 from sim.metrics.breakdown import Stretch, breakdown_s
 from sim.metrics.critical_path import bound_by, owners_s
 from sim.metrics.seen import Seen
-from sim.records import Program, Replay, Struct
+from sim.records import Program, Replay, Struct, TierPeak
 
 #: rounding of a replay: a channel or a processor may exceed its limit by this share, no more
 _TOLERANCE = 1e-6
@@ -82,7 +84,7 @@ def summarise(program: Program, replay: Replay, *, stretch: Stretch | None = Non
         owners_s=owners,
         channels={name: use for name, use in uses.items() if units[name] == "bytes"},
         cores={name: use for name, use in uses.items() if units[name] == "cores"},
-        tiers=tier_uses(program, replay),
+        tiers=tier_uses(program, replay.tiers),
     )
 
 
@@ -122,9 +124,9 @@ def _stretched(program: Program, replay: Replay, stretch: Stretch) -> dict[str, 
     return amounts
 
 
-def tier_uses(program: Program, replay: Replay) -> dict[str, TierUse]:
-    """Peak of one member of every tier in the replayed step."""
-    peaks = {peak.name: peak for peak in replay.tiers}
+def tier_uses(program: Program, seen: Iterable[TierPeak]) -> dict[str, TierUse]:
+    """Peak of one member of every tier in the replayed step, from the peaks that were seen."""
+    peaks = {peak.name: peak for peak in seen}
     uses: dict[str, TierUse] = {}
     for tier in program.tiers:
         peak = peaks.get(tier.name)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sim.kept import Kept
 from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Placement
 from sim.topology.machine import Machine
@@ -17,6 +18,9 @@ from sim.workload.training import Training
 #: from this share of its capacity on a tier is tight: runs of the same configuration differ by some percent
 TIGHT = 0.90
 Verdict = Literal["fits", "tight", "does_not_fit"]
+
+#: footprints of the workloads that were asked for last: points of a sweep that differ in the machine share them
+_FOOTPRINTS: Kept[Footprint] = Kept(1_000, lambda _: 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +107,11 @@ def _needs(
 
 def plan_footprint(workload: Training | Inference, placement: Placement, machine: Machine) -> Footprint:
     """The footprint of the workload as this placement and this machine leave it."""
-    effective = effective_placement(placement, workload)
+    homes = class_shares(effective_placement(placement, workload), workload.model.layers)
     per_host = max(1, len(machine.gpus()) // max(1, len(machine.hosts())))
-    return footprint(
-        workload,
-        class_shares(effective, workload.model.layers),
-        ranks_per_host=per_host,
-        reserved_bytes=machine.reserved_bytes,
-    )
+    reserved = machine.reserved_bytes
+    key = (workload, tuple((name, tuple(shares.items())) for name, shares in homes.items()), per_host, reserved)
+    return _FOOTPRINTS.get(key, lambda: footprint(workload, homes, ranks_per_host=per_host, reserved_bytes=reserved))
 
 
 def used_gpus(machine: Machine, num_ranks: int) -> tuple[str, ...]:

@@ -21,8 +21,9 @@ from sim.topology.route import merged
 class Outline:
     """What a lowering needs to know of a step whatever the machine: its operations by class, and what they ask for."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, *, is_by_layer: bool) -> None:
         self.step = step
+        self._is_by_layer = is_by_layer  # the placement tells layers apart
         self.ranges = {item.name: range(item.first_rank, item.first_rank + item.num_ranks) for item in step.rank_classes}
         self.by_class: dict[str, list[StepOperation]] = {name: [] for name in self.ranges}
         for op in step.operations:
@@ -35,10 +36,10 @@ class Outline:
             raise InputError(Fault(what=f"unknown rank class {name!r}", remedy=f"name one of rank_classes: {known}"))
         return name
 
-    @staticmethod
-    def demand(op: StepOperation) -> tuple[object, ...]:
+    def demand(self, op: StepOperation) -> tuple[object, ...]:
         """What decides an operation's route, apart from who runs it."""
-        layer = op.layer if "home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE else -1
+        is_by_layer = self._is_by_layer and ("home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE)
+        layer = op.layer if is_by_layer else -1
         how = (op.is_pinned, op.is_direct, op.is_spread, op.is_fused)
         return (op.kind, op.source, op.target, layer, how, op.collective, op.group, op.tensor_class, op.write_share)
 
@@ -84,7 +85,8 @@ class Demands:
 
     def __init__(self, step: Step, machine: Machine, placement: Placement, coherence: Coherence) -> None:
         self.step, self.machine, self.coherence = step, machine, coherence
-        self.outline = _OUTLINES.get(id(step), lambda: Outline(step))
+        is_by_layer = any(entry.layers is not None for entry in placement.entries)
+        self.outline = _OUTLINES.get((id(step), is_by_layer), lambda: Outline(step, is_by_layer=is_by_layer))
         self.routes = Routes(machine, placement)
         self.gpus = machine.gpus()
         self.membership = Membership(step.group_sizes, len(self.gpus))
