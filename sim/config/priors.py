@@ -35,6 +35,7 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     ("link", "switch_efficiency"): (0.9, "a collective moves what a copy moves"),
     ("link", "message_latency"): ("5 us", "launch of a kernel and one flag through memory"),
     ("link", "latency"): ("200 ns", "two serialisations and a traversal of each end's fabric"),
+    ("link", "duplex_efficiency"): (1.0, "the directions of a full-duplex link are independent"),
     ("link", "request_cost"): (0.0, "requests travel in the other direction's idle slots"),
     ("switch", "efficiency"): (1.0, "a switch forwards at line rate"),
     # accelerators

@@ -14,6 +14,9 @@ from collections.abc import Iterable
 TURNAROUND_SHARE = 0.05
 #: beyond half writes the curves were not measured except on Zen 2, where they stay flat
 LARGEST_WRITE_SHARE = 0.5
+#: how sharply the slower tier of an interleaved pair takes over; fit over the gains of four and eight expanders beside
+#: twelve channels (Micron CZ120, 2023; arXiv 2412.12491)
+INTERLEAVE_SHARPNESS = 5.0
 
 
 def peak(num_channels: int, transfers_per_s: float, width_bits: int) -> float:
@@ -43,12 +46,17 @@ def window(num_cores: int, lines: float, write_lines: float, line_bytes: float, 
     return num_cores * per_core
 
 
-def interleaved(parts: Iterable[tuple[float, float]]) -> float:
+def interleaved(parts: Iterable[tuple[float, float]], *, sharpness: float = INTERLEAVE_SHARPNESS) -> float:
     """Bytes/s of traffic spread page by page: (share, bandwidth) of each tier; the slowest share decides.
 
-    The best shares are proportional to the bandwidths; 1:1 over a 4:1 pair halves the fast tier's rate.
+    Time = (sum of (share / bandwidth)^p)^(1/p): far from balance the slower tier alone counts (1:1 over a 4:1 pair halves the
+    fast tier's rate); at the best shares, in proportion to the bandwidths, neither is ever quite busy and 13 % are lost.
     """
-    return 1.0 / max(share / bandwidth for share, bandwidth in parts if share > 0)
+    times = [share / bandwidth for share, bandwidth in parts if share > 0]
+    longest = max(times)
+    total: float = sum((time / longest) ** sharpness for time in times)
+    spread: float = total ** (1.0 / sharpness)
+    return 1.0 / (longest * spread)
 
 
 def absorbed_write_time(size_bytes: float, *, start_s: float, link: float, media: float, cache_bytes: float) -> float:

@@ -12,8 +12,10 @@ from typing import Any
 
 from sim.errors import Fault, InputError
 from sim.laws.collectives import bus_factor
+from sim.laws.links import TIMING_S
+from sim.laws.memory import interleaved
 from sim.program.collectives import collective as collective_flow
-from sim.study.bench_copies import copy_load, tier_of
+from sim.study.bench_copies import copy_load, tier_of, timing_s
 from sim.study.bench_flows import Load, beside, of_collective, of_route, spread, times
 from sim.study.bench_host import cpu_adam, storage
 from sim.study.bench_kernels import attention, gemm
@@ -148,7 +150,8 @@ def interleave_gain(machine: Machine, *, device: str, tiers: Sequence[str], writ
     near = memory_bandwidth(machine, device=device, tier=tiers[0], write_share=write_share)["bandwidth"]
     loads = [spread(_interleaved(machine, device, tier, write_share, None), _LONG, write_share=write_share) for tier in tiers]
     rates = [load.work / beside(machine, load, [other for other in loads if other is not load]) for load in loads]
-    return {"ratio": sum(rates) / near}
+    best = interleaved([(rate / sum(rates), rate) for rate in rates])
+    return {"ratio": best / near}
 
 
 def streaming_share(machine: Machine, *, device: str, tier: str, streams: Sequence[Mapping[str, Any]]) -> Result:
@@ -190,15 +193,19 @@ def copy(
     beside: Sequence[Mapping[str, Any]] = (),
     is_summed: bool = False,
     uses_copy_engine: bool = True,
+    timing: str = "queued",
 ) -> Result:
     """One copy (nvbandwidth, hipMemcpy) while the copies in `beside` run all the time; `is_summed` adds theirs.
 
-    Ends are tiers, roles, GPUs (their memory), or shares {tier: fraction} of interleaved pages.
+    Ends are tiers, roles, GPUs (their memory), or shares {tier: fraction} of interleaved pages. `timing`: how the benchmark
+    waits for each copy, a key of `laws.links.TIMING_S`.
     """
+    if timing not in TIMING_S:
+        raise InputError(Fault(what=f"unknown way of timing {timing!r}", remedy=f"one of {', '.join(TIMING_S)}"))
     options = {"size": size, "is_pinned": is_pinned, "uses_copy_engine": uses_copy_engine}
     entries = [{"source": source, "target": target, "initiator": initiator}, *beside]
     loads = [copy_load(machine, **{**options, **entry}) for entry in entries]
-    seconds = _beside(machine, loads, 0)
+    seconds = _beside(machine, loads, 0) + timing_s(machine, target, initiator, way=timing, is_pinned=is_pinned)
     bandwidth = size / seconds
     if is_summed:
         bandwidth += sum(size / _beside(machine, loads, i) for i in range(1, len(loads)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sim.errors import Fault, InputError
+from sim.laws.links import timing
 from sim.records import INFINITY
 from sim.study.bench_flows import Load, of_route, spread
 from sim.topology.machine import Machine
@@ -45,6 +46,12 @@ def copy_load(
     if not parts:
         raise InputError(Fault(what=f"copy from {source!r} to {target!r}: nothing to do"))
     return of_route(parts[0][0], num_bytes) if len(parts) == 1 else spread(parts, num_bytes)
+
+
+def timing_s(machine: Machine, target: Any, initiator: str, *, way: str, is_pinned: bool) -> float:
+    """Seconds that a benchmark's way of timing adds to a copy between a GPU and its host (see `laws.links.timing`)."""
+    to_gpu = all(machine.device(machine.media[tier].device).kind == "gpu" for tier in _ends(machine, target, initiator))
+    return timing(way, is_fetched=to_gpu == is_pinned)
 
 
 def _ends(machine: Machine, end: Any, initiator: str) -> dict[str, float]:

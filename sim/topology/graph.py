@@ -27,6 +27,7 @@ class Edge:
     bandwidth_bytes_per_s: float
     raw_bytes_per_s: float
     costs: tuple[tuple[Traffic, float], ...] = ()
+    requested: str = ""  # channel of both directions that copies, loads and stores share: their requests travel the other way
     request_cost: float = 0.0
     message_latency_s: float = 0.0
     lanes: int = 1
@@ -37,7 +38,8 @@ class Edge:
     def uses(self, traffic: Traffic, share: float = 1.0) -> tuple[tuple[str, float], ...]:
         """Channel costs of `share` bytes of that traffic."""
         cost = dict(self.costs).get(traffic, 1.0) * share
-        return tuple((channel, cost) for channel in self.channels)
+        both = (self.requested,) if self.requested and traffic not in ("collective", "reduction") else ()
+        return tuple((channel, cost) for channel in (*self.channels, *both))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

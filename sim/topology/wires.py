@@ -79,11 +79,15 @@ def join(
     raw = raw_rate(link) * lanes
     channels: list[Channel] = []
     shared: tuple[str, ...] = ()
+    requested = ""
     duplex = ends[0].port_duplex if isinstance(ends[0], p.Cpu) and link.type == "pcie" else link.duplex_efficiency
     if duplex < 1.0:
         both = raw * kept * duplex * (link.efficiency + (link.upward_efficiency or link.efficiency))
         channels.append(Channel(name=f"{a}<->{b}.{link.type}", bandwidth_per_s=both))
-        shared = (channels[0].name,)
+        if link.type == "nvlink":  # collectives push their data and lose nothing
+            requested = channels[0].name
+        else:
+            shared = (channels[0].name,)
     edges = []
     for source, target, copy, limit in (
         (a, b, link.efficiency, limits[0]),
@@ -103,6 +107,7 @@ def join(
                 target=target,
                 link=link.type,
                 channels=(name, *shared),
+                requested=requested,
                 bandwidth_bytes_per_s=rate,
                 raw_bytes_per_s=raw,
                 costs=tuple((traffic, best / share) for traffic, share in shares.items()),

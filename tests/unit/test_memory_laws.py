@@ -61,16 +61,21 @@ def test_the_window_mixes_lines_by_the_time_that_each_byte_holds_one() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 1.0), RATES), min_size=2, max_size=4))
-def test_interleave_by_bandwidth_is_the_best_and_reaches_the_sum(tiers: list[tuple[float, float]]) -> None:
+def test_a_sharp_interleave_by_bandwidth_is_the_best_and_reaches_the_sum(tiers: list[tuple[float, float]]) -> None:
     total = sum(rate for _share, rate in tiers)
-    best = memory.interleaved([(rate / total, rate) for _share, rate in tiers])
-    assert best == pytest.approx(total)
+    best = memory.interleaved([(rate / total, rate) for _share, rate in tiers], sharpness=1e6)
+    assert best == pytest.approx(total, rel=1e-5)
     weights = sum(share for share, _rate in tiers)
-    assert memory.interleaved([(share / weights, rate) for share, rate in tiers]) <= best * (1 + 1e-12)
+    assert memory.interleaved([(share / weights, rate) for share, rate in tiers], sharpness=1e6) <= best * (1 + 1e-12)
+
+
+def test_balanced_tiers_lose_an_eighth_and_unbalanced_ones_nothing() -> None:
+    assert memory.interleaved([(0.8, 400e9), (0.2, 100e9)]) == pytest.approx(500e9 / 2**0.2)
+    assert memory.interleaved([(0.5, 100e9), (0.5, 100e9)], sharpness=1.0) == pytest.approx(100e9)
 
 
 def test_one_to_one_over_a_four_to_one_pair_halves_the_fast_tier() -> None:
-    assert memory.interleaved([(0.5, 400e9), (0.5, 100e9)]) == pytest.approx(200e9)
+    assert memory.interleaved([(0.5, 400e9), (0.5, 100e9)]) == pytest.approx(200e9, rel=1e-3)
     assert memory.interleaved([(1.0, 400e9), (0.0, 100e9)]) == pytest.approx(400e9)
 
 

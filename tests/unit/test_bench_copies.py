@@ -1,0 +1,54 @@
+"""Copies as benchmarks time them, both directions of NVLink, tiers at their best weights."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.config.topology_block import machine_from_block
+from sim.config.yaml_source import Document
+from sim.errors import InputError
+from sim.study.bench import measure
+from sim.topology.machine import Machine
+
+
+def _machine(name: str) -> Machine:
+    return machine_from_block(name, Document(file="", data={"topology": name}, positions={}), ("topology",))
+
+
+def _seconds(timing: str, source: str, target: str, *, is_pinned: bool = True) -> float:
+    copy = {"source": source, "target": target, "initiator": "gpu0", "size": 4096.0, "timing": timing, "is_pinned": is_pinned}
+    return measure(_machine("rtx6000-pcie3"), "copy", copy)["time"]
+
+
+def test_events_and_blocking_calls_add_their_own_seconds() -> None:
+    queued = _seconds("queued", "gpu", "dram")
+    assert queued == pytest.approx(3.3e-6 + 4096 / 12.37e9, rel=0.01)
+    assert _seconds("events", "gpu", "dram") - queued == pytest.approx(1.3e-6)
+    assert _seconds("blocking", "gpu", "dram") - queued == pytest.approx(3.3e-6)
+
+
+def test_who_fetches_waits_for_a_round_trip() -> None:
+    pinned = _seconds("blocking", "dram", "gpu") - _seconds("blocking", "gpu", "dram")
+    pageable = _seconds("blocking", "dram", "gpu", is_pinned=False) - _seconds("blocking", "gpu", "dram", is_pinned=False)
+    assert pinned == pytest.approx(1.5e-6)
+    assert pageable == pytest.approx(-1.5e-6)
+    assert _seconds("queued", "dram", "gpu") == pytest.approx(_seconds("queued", "gpu", "dram"))
+
+
+def test_an_unknown_way_of_timing_is_refused() -> None:
+    with pytest.raises(InputError, match="unknown way of timing 'sync'"):
+        _seconds("sync", "gpu", "dram")
+
+
+def test_peers_copying_both_ways_share_what_their_requests_leave() -> None:
+    machine = _machine("dgx-a100")
+    one = {"source": "gpu0", "target": "gpu1", "initiator": "gpu0"}
+    back = {"source": "gpu1", "target": "gpu0", "initiator": "gpu1"}
+    alone = measure(machine, "copy", one)["bandwidth"]
+    both = measure(machine, "copy", {**one, "beside": [back], "is_summed": True})["bandwidth"]
+    assert both / alone == pytest.approx(2 * 0.81, rel=0.01)
+
+
+def test_collectives_push_and_lose_nothing_to_requests() -> None:
+    machine = _machine("dgx-a100")
+    assert measure(machine, "collective", {"size": 8.0 * 2**30})["bus_bandwidth"] > 0.75 * 300e9
