@@ -71,13 +71,13 @@ def draw_pictures(result: Result, results: ResultsFolder) -> None:
 
     name, summary = result.scenario.name, result.summary
     results.draw("machine.png", lambda path: machine_picture.draw_machine(result.scenario.machine, path))
-    step = findings.of_step(name, summary, fits=result.fits)
+    step = findings.of_step(name, summary, fits=result.fits, subject=result.subject)
     results.draw("step.png", lambda path: gantt.draw_timeline(result.program, result.replay, path, finding=step))
     rows = [(name, summary.breakdown_s)]
     if result.fastest is not None:
         rows.append(("everything in\nthe fastest tier", result.fastest.breakdown_s))
-    title = findings.of_breakdown(name, summary.breakdown_s)
-    results.draw("breakdown.png", lambda path: bars.draw_breakdown(rows, path, finding=title))
+    title = findings.of_breakdown(name, summary.breakdown_s, subject=result.subject)
+    results.draw("breakdown.png", lambda path: bars.draw_breakdown(rows, path, finding=title, subject=result.subject))
     tiers = findings.of_tiers(name, summary.tiers)
     results.draw("memory.png", lambda path: bars.draw_tiers(summary.tiers, path, finding=tiers))
     if result.replay.occupancy:

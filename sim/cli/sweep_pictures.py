@@ -31,6 +31,7 @@ def draw_pictures(study: Study, results: ResultsFolder) -> None:
     points = _drawn(study.points())
     names = (
         ("sweep.png", "step_time_s"), ("sweep-throughput.png", "tokens_per_s"), ("sweep-token.png", "time_per_output_token_s"),
+        ("sweep-first-token.png", "time_to_first_token_s"),
     )  # fmt: skip
     for name, metric in names:
         if any(point.get(metric) for point in points):

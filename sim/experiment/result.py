@@ -74,12 +74,17 @@ class Result:
 
         return fragment(self.scenario.name, point_blocks(self.point()))
 
+    @property
+    def subject(self) -> str:
+        """What the times are of: a training "step", or the "answer" of an inference."""
+        return "step" if self.inference is None else "answer"
+
     def plot_step(self) -> Any:
         """The step stream by stream, as matplotlib axes."""
         from sim.report.findings import of_step
         from sim.report.gantt import timeline_figure
 
-        finding = of_step(self.scenario.name, self.summary, fits=self.fits)
+        finding = of_step(self.scenario.name, self.summary, fits=self.fits, subject=self.subject)
         return timeline_figure(self.program, self.replay, finding=finding).axes[0]
 
     def plot_breakdown(self) -> Any:
@@ -90,7 +95,8 @@ class Result:
         rows = [(self.scenario.name, self.summary.breakdown_s)]
         if self.fastest is not None:
             rows.append(("everything in\nthe fastest tier", self.fastest.breakdown_s))
-        return breakdown_figure(rows, finding=of_breakdown(self.scenario.name, self.summary.breakdown_s)).axes[0]
+        finding = of_breakdown(self.scenario.name, self.summary.breakdown_s, subject=self.subject)
+        return breakdown_figure(rows, finding=finding, subject=self.subject).axes[0]
 
     def plot_memory(self) -> Any:
         """Peak bytes of every tier by tensor class, as matplotlib axes."""

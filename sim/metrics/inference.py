@@ -9,6 +9,14 @@ from sim.metrics.breakdown import Stretch
 from sim.records import Program, Replay, Struct
 
 
+def num_sampled_tokens(program: Program) -> int | None:
+    """Decode tokens that a replay of this program shows; None for a training step."""
+    phases = {(operation.phase, operation.micro_batch) for operation in program.operations}
+    if not any(phase == "prefill" for phase, _index in phases):
+        return None
+    return sum(phase == "decode" for phase, _index in phases)
+
+
 class InferenceTimes(Struct, frozen=True, kw_only=True):
     """What a user of a model feels. Seconds, and tokens per second over all sequences of the block."""
 

@@ -23,8 +23,8 @@ from sim.report.style import (
 from sim.units import format_bytes, format_seconds
 
 
-def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], *, finding: str) -> Any:
-    """One stacked bar per (label, breakdown_s); the parts of a bar sum to its step time."""
+def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], *, finding: str, subject: str = "step") -> Any:
+    """One stacked bar per (label, breakdown_s); the parts of a bar sum to the time of its step (or "answer")."""
     total_s = max(sum(parts.values()) for _label, parts in rows)
     factor, unit = seconds_axis(total_s)
     fig = figure(10.0, 2.0 + 0.62 * len(rows))
@@ -45,7 +45,7 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], *, finding
     axes.set_yticks(range(len(rows)), [label for label, _parts in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, total_s * factor * 1.12)
-    axes.set_xlabel(f"seconds of the slowest rank's step ({unit})" if unit != "s" else "time of the slowest rank's step (s)")
+    axes.set_xlabel(f"time of the slowest rank's {subject} ({unit})")
     plain(axes)
     titled(fig, finding)
     keys = [BREAKDOWN[key] for key in used]
@@ -53,9 +53,9 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], *, finding
     return fig
 
 
-def draw_breakdown(rows: Sequence[tuple[str, Mapping[str, float]]], path: Path, *, finding: str) -> Path:
+def draw_breakdown(rows: Sequence[tuple[str, Mapping[str, float]]], path: Path, *, finding: str, subject: str = "step") -> Path:
     """As :func:`breakdown_figure`, into a file."""
-    return save(breakdown_figure(rows, finding=finding), path)
+    return save(breakdown_figure(rows, finding=finding, subject=subject), path)
 
 
 def tiers_figure(tiers: Mapping[str, TierUse], *, finding: str) -> Any:

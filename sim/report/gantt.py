@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.metrics.breakdown import busy_interval, rank_of
 from sim.records import Program, Replay, Stream
+from sim.report.findings import time_label, what_is_shown
 from sim.report.style import COLOURS, figure, legend_below, patches, plain, save, seconds_axis, titled
 from sim.units import format_seconds
 
@@ -48,11 +49,11 @@ def timeline_figure(program: Program, replay: Replay, *, finding: str) -> Any:
     axes.set_yticks(range(len(rows)), [_label(stream, rows) for stream in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, total_s * factor)
-    axes.set_xlabel(f"time in the step ({unit})", fontsize=9)
+    axes.set_xlabel(time_label(program, unit), fontsize=9)
     plain(axes)
     hidden = len({rank_of(stream.name) for stream in program.streams}) - len({rank_of(stream.name) for stream in rows})
     note = f"; {hidden} more rank classes not drawn" if hidden else ""
-    titled(fig, finding, f"one step, {format_seconds(total_s)}; one row per stream{note}")
+    titled(fig, finding, f"{what_is_shown(program)}, {format_seconds(total_s)}; one row per stream{note}")
     names = {"idle": "framework overhead"}  # an operation that no resource explains
     categories = [category for category in COLOURS if category in used]
     keys = [(COLOURS[category], names.get(category, category.replace("_", " "))) for category in categories]

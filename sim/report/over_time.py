@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sim.metrics.summary import ChannelUse, TierUse
 from sim.records import ChannelSegment, Program, Replay
+from sim.report.findings import time_label
 from sim.report.style import INK, figure, legend_below, patches, plain, save, seconds_axis, tensor_colour, titled
 from sim.units import GIB, format_bandwidth
 
@@ -50,7 +51,7 @@ def draw_occupancy(program: Program, replay: Replay, planned: Mapping[str, TierU
         label = _peak_label(tier.name, used[tier.name], tier.capacity_bytes, planned.get(tier.name))
         axes.set_title(label, loc="left", fontsize=9, color="#555555")
         plain(axes, grid="y")
-    panels[-1].set_xlabel(f"time in the step ({unit})", fontsize=9)
+    panels[-1].set_xlabel(time_label(program, unit), fontsize=9)
     titled(fig, finding)
     keys = [(colours[key], key.replace("_", " ")) for key in classes]
     legend_below(fig, patches(keys), [label for _colour, label in keys], num_columns=5)
@@ -104,7 +105,7 @@ def draw_channels(program: Program, replay: Replay, uses: Mapping[str, ChannelUs
     )  # fmt: skip
     labels = [f"{name}  ({format_bandwidth(bandwidth[name])})" for name in names]
     axes.set_yticks(range(len(names)), labels, fontsize=9)
-    axes.set_xlabel(f"time in the step ({unit})", fontsize=9)
+    axes.set_xlabel(time_label(program, unit), fontsize=9)
     axes.tick_params(labelsize=9)
     mean.barh(range(len(names)), [100 * uses[name].utilisation for name in names], color="#0072B2", height=0.6)
     for index, name in enumerate(names):

@@ -142,6 +142,8 @@ def test_findings_state_numbers() -> None:
     assert findings.of_step("demo", SUMMARY, fits=False).startswith(
         "demo does not fit; with more memory one step would take 5 s"
     )
+    assert findings.of_step("demo", SUMMARY, fits=True, subject="answer").startswith("demo: the whole answer takes 5 s")
+    assert " of the answer is " in findings.of_breakdown("demo", SUMMARY.breakdown_s, subject="answer")
     assert findings.of_breakdown("demo", SUMMARY.breakdown_s) == (
         "demo: 60 % of the step is compute; exposed transfer costs 20 %"
     )
@@ -173,3 +175,23 @@ def test_sweep_axis_is_the_parameter_with_most_values() -> None:
 def test_colours_of_categories_differ() -> None:
     assert len(set(style.COLOURS.values())) == len(style.COLOURS)
     assert len(set(style.TENSORS.values())) == len(style.TENSORS)
+
+
+@pytest.mark.parametrize(
+    ("phases", "shown", "label"),
+    [
+        ((("forward", 0),), "one step", "time in the step (s)"),
+        ((("prefill", 0),), "the prompt", "time since the prompt (s)"),
+        ((("prefill", 0), ("decode", 1), ("decode", 1), ("decode", 9)), "the prompt and 2 of the answer's other tokens",
+         "time since the prompt (s)"),
+    ],
+)  # fmt: skip
+def test_a_timeline_says_what_it_shows(phases, shown, label):
+    stream = Stream(name="rank.compute", device="gpu0", role="compute")
+    operations = tuple(
+        Operation(id=f"o{index}", kind=Kind.MARKER, stream=stream.name, sequence=index, phase=phase, micro_batch=token)
+        for index, (phase, token) in enumerate(phases)
+    )
+    program = Program(name="demo", channels=(), tiers=(), streams=(stream,), operations=operations)
+    assert findings.what_is_shown(program) == shown
+    assert findings.time_label(program, "s") == label
