@@ -29,7 +29,7 @@ _ENTRY_KEYS = ("policy", "shares", "weights", "layers", "options", "shared")
 _WEIGHTED = "weighted_interleave"
 _CLASSES = tuple(tensor_class.value for tensor_class in TensorClass)
 #: answers to a host tier that is too small, and how its pages are replaced; the first is the default
-_OVERFLOW = {"overflow": ("fail", "swap"), "replacement": REPLACEMENTS}
+_OVERFLOW = {"overflow": ("fail", "swap", "spill"), "replacement": REPLACEMENTS}
 #: what a policy for the whole block places unless told otherwise
 _OPTIMIZER_CLASSES = (TensorClass.OPTIMIZER_STATES.value,)
 _LAYERS = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")

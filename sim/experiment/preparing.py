@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from sim.experiment.overflow import page_cached, spilled, swap_of
 from sim.kept import Kept
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 #: tier kinds that count as storage for a workload
 _STORAGE = ("nvme",)
-#: classes that a host holds in ordinary (pageable) memory; pinned buffers, gradients and weights cannot be swapped
-_PAGEABLE = (TensorClass.OPTIMIZER_STATES, TensorClass.MASTER_WEIGHTS)
-_PAGED_KINDS = ("dram", "lpddr")
 #: operations of the steps that are kept; a large pipeline has half a million, which take about a gigabyte
 _KEPT_OPERATIONS = 200_000
 _STEPS: Kept[Step] = Kept(_KEPT_OPERATIONS, lambda step: len(step.operations))
@@ -41,7 +38,7 @@ def prepare(
     `num_micro_batches` writes out that many micro-batches of a training step; default all. `coherence` is what other hosts
     share with the job.
     """
-    job = placed(loaded(scenario.job), scenario.machine)
+    job = page_cached(placed(loaded(scenario.job), scenario.machine), scenario.machine)
     step = occupied(step_of(job, scenario.machine, num_micro_batches), job)
     return step, lowered(step, job, scenario, coherence)
 
@@ -67,39 +64,9 @@ def lowered(step: Step, job: Job, scenario: Scenario, coherence: Coherence | Non
     if swap is None:
         return program
     return with_swap(
-        program, scenario.machine, tier=swap.tier, storage=swap.storage, pageable_bytes=swap.pageable_bytes,
-        room_bytes=swap.room_bytes, replacement=job.placement.replacement,
+        program, scenario.machine, tier=swap.tier, storage=swap.storage, updated_bytes=swap.updated_bytes,
+        copied_bytes=swap.copied_bytes, room_bytes=swap.room_bytes, replacement=job.placement.replacement,
     )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
-    """A host tier that is too small, what of it may be paged, and to where."""
-
-    tier: str
-    storage: str
-    pageable_bytes: float
-    room_bytes: float
-
-    @property
-    def moved_bytes(self) -> float:
-        """Bytes that do not fit beside the rest."""
-        return self.pageable_bytes - self.room_bytes
-
-
-def swap_of(job: Job, machine: Machine) -> Swap | None:
-    """What a job with `overflow: swap` pages; None when it fits, may not page, or cannot: pinned memory stays where it is."""
-    if job.placement.overflow != "swap" or not isinstance(job.workload, (Training, Inference)):
-        return None
-    for name, need in capacity_plan(job.workload, job.placement, machine).items():
-        if machine.tiers[name].kind not in _PAGED_KINDS or need.peak_bytes <= need.capacity_bytes:
-            continue
-        pageable = sum(need.by_class.get(item.value, 0.0) for item in _PAGEABLE)
-        room = need.capacity_bytes - (need.peak_bytes - pageable)
-        if room >= 0:
-            storage = machine.resolve("nvme", machine.tiers[name].device)
-            return Swap(tier=name, storage=storage, pageable_bytes=pageable, room_bytes=room)
-    return None
 
 
 def _managed(job: Job, machine: Machine) -> Job:
@@ -116,20 +83,26 @@ def _managed(job: Job, machine: Machine) -> Job:
 
 
 def placed(job: Job, machine: Machine) -> Job:
-    """The job with every placement policy answered: sizes come from the step that offloads those classes."""
+    """The job with every placement policy answered: sizes come from the step that offloads those classes.
+
+    What spills has been moved.
+    """
     job = _managed(job, machine)
     from sim.placement.demand import demands
     from sim.placement.policies import EXPLICIT
     from sim.placement.resolve import needs_policy, resolve
 
-    if not needs_policy(job.placement) or not machine.gpus():
+    if not machine.gpus():
         return job
+    if not needs_policy(job.placement):
+        return spilled(job, machine, step_of(job, machine)) if job.placement.overflow == "spill" else job
     entries = job.placement.entries
     offloaded = tuple(item if item.policy in EXPLICIT else dataclasses.replace(item, shares={"dram": 1.0}) for item in entries)
     assumed = dataclasses.replace(job.placement, entries=offloaded)
     step = step_of(dataclasses.replace(job, placement=assumed), machine)
     sizes = demands(step, len(machine.gpus()))
-    return dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0]))
+    answered = dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0]))
+    return spilled(answered, machine, step)
 
 
 def step_of(job: Job, machine: Machine, num_micro_batches: int | None = None) -> Step:

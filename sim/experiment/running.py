@@ -9,7 +9,8 @@ from typing import Protocol
 import msgspec
 
 from sim.config.reference import validation_errors
-from sim.experiment.preparing import Swap, loaded, placed, swap_of
+from sim.experiment.overflow import Swap, cache_notes, page_cached, spill_notes, swap_of
+from sim.experiment.preparing import loaded, placed
 from sim.experiment.result import Result
 from sim.experiment.solving import Solved, solve, step_seconds, summarised
 from sim.experiment.tiering import TieringStep, moves, settle
@@ -69,7 +70,14 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
         fastest=fastest,
         inference=solved.times,
         band=band_of(scenario.job.workload, scenario.job.placement, validation_errors()),
-        assumptions=(*scenario.assumptions, *scenario.machine.assumptions, *step.notes, *solved.program.notes),
+        assumptions=(
+            *scenario.assumptions,
+            *scenario.machine.assumptions,
+            *step.notes,
+            *solved.program.notes,
+            *spill_notes(asked[0].placement, scenario.job),
+            *cache_notes(asked[0], page_cached(scenario.job, scenario.machine)),
+        ),
         warnings=scenario.machine.warnings,
         shown=solved.note,
         tiering=tiering,

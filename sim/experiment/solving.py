@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sim.experiment.preparing import homes, prepare, swap_of
+from sim.experiment.overflow import swap_of
+from sim.experiment.preparing import homes, prepare
 from sim.kept import Kept
 from sim.metrics import Summary, TierUse, summarise
 from sim.metrics.inference import InferenceTimes, inference_times

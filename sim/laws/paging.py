@@ -45,3 +45,13 @@ def gpu_fault_rate(link_bytes_per_s: float) -> float:
     A batch is serviced, then copied; the eviction precedes the copy when memory is full.
     """
     return GPU_FAULT_BATCH_BYTES / (GPU_FAULT_BATCH_S + 2.0 * GPU_FAULT_BATCH_BYTES / link_bytes_per_s)
+
+
+def cache_hit_share(data_bytes: float, room_bytes: float, epochs: float) -> float:
+    """Share of all reads of a data set, swept `epochs` times, that the page cache answers.
+
+    It fills while the first epoch reads; a set that is larger than the free memory evicts itself (least recently used).
+    """
+    if data_bytes <= 0.0 or data_bytes > room_bytes or epochs <= 1.0:
+        return 0.0
+    return 1.0 - 1.0 / epochs

@@ -30,8 +30,8 @@ class Entry:
 class Placement:
     """All entries; a class without one lives in the rank's own device memory ("gpu").
 
-    `overflow` is the answer to a host tier that is too small: "fail", or "swap" to the nearest NVMe under the page
-    replacement `replacement` ("lru" or "refault", see sim.laws.paging).
+    `overflow` is the answer to a host tier that is too small: "fail"; "swap" to the nearest NVMe under the page replacement
+    `replacement` ("lru" or "refault", see sim.laws.paging); or "spill" the coldest classes to the nearest memory with room.
     """
 
     entries: tuple[Entry, ...] = ()

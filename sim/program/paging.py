@@ -11,41 +11,51 @@ from sim.records import Channel, Kind, Operation, Program
 from sim.topology.machine import Machine
 from sim.topology.route import merged
 
-#: AdamW on the host: 28 bytes of traffic per element sweep 12 resident bytes (weight and moments), all of them changed
-_UPDATE_TRAFFIC_BYTES = 28.0
-_UPDATE_RESIDENT_BYTES = 12.0
-
 
 def with_swap(
-    program: Program, machine: Machine, *, tier: str, storage: str, pageable_bytes: float, room_bytes: float, replacement: str
+    program: Program,
+    machine: Machine,
+    *,
+    tier: str,
+    storage: str,
+    updated_bytes: float,
+    room_bytes: float,
+    replacement: str,
+    copied_bytes: float = 0.0,
 ) -> Program:
-    """The program on a host whose `tier` has room for `room_bytes` of the `pageable_bytes` that a step sweeps.
+    """The program on a host whose `tier` has room for `room_bytes` of the pageable bytes that a step sweeps.
 
-    Every host operation first waits for the pages that it misses: a fault blocks the thread that takes it, so the fetch
-    runs in front of the operation on its own stream. Changed pages are written back to `storage` to make room. Returns
-    the program itself when everything fits.
+    The CPU optimizer's operations sweep `updated_bytes` once, in proportion to their work; copies between the GPU and
+    the tier sweep `copied_bytes`. Each first waits for the pages that it misses: a fault blocks the thread that takes it, so
+    the fetch runs in front of the operation on its own stream. Changed pages are written back to `storage` to make room.
+    Returns the program itself when everything fits.
     """
-    missed = miss_share(pageable_bytes, room_bytes, replacement)
+    swept = updated_bytes + copied_bytes
+    missed = miss_share(swept, room_bytes, replacement)
     if missed == 0.0:
         return program
     drive = machine.tiers[storage].device
     inward = machine.route(storage, tier, initiator=drive)
     outward = machine.route(tier, storage, initiator=drive)
-    cpu = machine.tiers[tier].device
-    cores = float(machine.part(cpu).get("cores", 1) or 1)  # type: ignore[arg-type]
+    both = merged(inward.uses, outward.uses)
+    cores = float(machine.part(machine.tiers[tier].device).get("cores", 1) or 1)  # type: ignore[arg-type]
     owners = {stream.name: stream.multiplicity for stream in program.streams}
-    num_ranks = max((owners[op.stream] for op in program.operations if op.kind == Kind.HOST_UPDATE), default=1)
-    cap = swap_rate(inward.latency_s, cores / num_ranks)
+    updates = [op for op in program.operations if op.kind == Kind.HOST_UPDATE]
+    total = sum(op.work * owners[op.stream] for op in updates)
+    cap = swap_rate(inward.latency_s, cores / max((owners[op.stream] for op in updates), default=1))
     operations: list[Operation] = []
     for operation in program.operations:
+        size, is_dirty = 0.0, operation.write_share > 0
         if operation.kind == Kind.HOST_UPDATE:
-            is_dirty = operation.write_share > 0
-            share = _UPDATE_RESIDENT_BYTES / _UPDATE_TRAFFIC_BYTES if is_dirty else 1.0
-            uses = merged(inward.uses, outward.uses) if is_dirty else inward.uses
-            operations.append(_fault(operation, operation.work * share * missed, uses, cap, inward.latency_s))
+            size = operation.work * updated_bytes / total
+        elif operation.kind == Kind.TRANSFER and copied_bytes and tier in dict(operation.uses):
+            size, is_dirty = operation.work, operation.stream.endswith(".d2h")
+        if size > 0.0:
+            uses = both if is_dirty else inward.uses
+            operations.append(_fault(operation, size * missed, uses, cap, inward.latency_s))
         operations.append(_after_fault(operation))
-    added = _missing(program, machine, merged(inward.uses, outward.uses))
-    note = f"{tier} swaps to {storage}: {100 * missed:.0f} % of the swept {pageable_bytes / 2**30:.1f} GiB miss ({replacement})"
+    added = _missing(program, machine, both)
+    note = f"{tier} swaps to {storage}: {100 * missed:.0f} % of the swept {swept / 2**30:.1f} GiB miss ({replacement})"
     channels = tuple(sorted((*program.channels, *added), key=lambda channel: channel.name))
     return replace(program, operations=tuple(operations), channels=channels, notes=(*program.notes, note))
 

@@ -1,12 +1,13 @@
 """Memory that runs out: the law of the cliff, and the operations that faults become."""
 
+import msgspec
 import pytest
 
-from sim.config import load_machine
+from sim.config import load_machine, scenario_of
 from sim.engine import run_checked
 from sim.errors import InternalError
 from sim.experiment import run
-from sim.laws.paging import gpu_fault_rate, miss_share, swap_rate
+from sim.laws.paging import cache_hit_share, gpu_fault_rate, miss_share, swap_rate
 from sim.placement.plan import Entry, Placement
 from sim.program.paging import with_swap
 from sim.records import Channel, Kind, Operation, Program, Stream, TensorClass
@@ -59,7 +60,7 @@ def machine() -> Machine:
 
 def swapped(machine, room):
     return with_swap(
-        program(28e9), machine, tier="cpu0.dram", storage="nvme0", pageable_bytes=12e9, room_bytes=room, replacement="lru"
+        program(28e9), machine, tier="cpu0.dram", storage="nvme0", updated_bytes=12e9, room_bytes=room, replacement="lru"
     )
 
 
@@ -110,3 +111,88 @@ def test_pinned_memory_cannot_swap():
     result = training(24, overflow="swap")
     assert not result.fits
     assert "cpu0.dram needs" in result.reason
+
+
+def test_pages_of_ordinary_buffers_are_faulted_by_the_copies_that_touch_them(machine):
+    copies = tuple(
+        Operation(id=role, kind=Kind.TRANSFER, stream=f"rank.{role}", sequence=0, work=4e9, uses=(("cpu0.dram", 1.0),),
+                  category="transfer")
+        for role in ("h2d", "d2h")
+    )  # fmt: skip
+    base = program(28e9)
+    streams = (*base.streams, *(Stream(name=f"rank.{role}") for role in ("h2d", "d2h")))
+    base = msgspec.structs.replace(base, operations=(*base.operations, *copies), streams=streams)
+    paged = with_swap(
+        base, machine, tier="cpu0.dram", storage="nvme0", updated_bytes=12e9, copied_bytes=8e9, room_bytes=10e9,
+        replacement="refault",
+    )  # fmt: skip
+    faults = {op.id: op for op in paged.operations if op.name == "page in"}
+    assert {name: op.work for name, op in faults.items()} == pytest.approx({"a.fault": 6e9, "h2d.fault": 2e9, "d2h.fault": 2e9})
+    assert len(faults["d2h.fault"].uses) > len(faults["h2d.fault"].uses)  # what a copy writes is written back
+
+
+def with_cxl(capacity_gib, **placement):
+    machine = load_machine("epyc-9554p-2x4090")
+    data = {
+        "topology": {
+            "base": machine.name,
+            "add": {"cxl0": {"part": "cxl-expander-asic-x8", "to": "cpu0"}},
+            "set": {"cpu0.memory.capacity": f"{capacity_gib:.9f} GiB"},
+        },
+        "workload": {
+            "training": {
+                "model": "llama-2-7b", "sequence_length": 1024, "framework": "deepspeed-zero", "optimizer": {"offload": True},
+                "checkpointing": {"active": True}, "parallelism": {"data": 2, "zero_stage": 2},
+            }
+        },
+        "placement": placement,
+    }  # fmt: skip
+    return run(scenario_of(data).resolve(), with_penalty=False)
+
+
+def test_what_does_not_fit_spills_to_the_next_memory_and_one_byte_less_stays():
+    need = with_cxl(512).summary.tiers["cpu0.dram"].peak_bytes / GIB
+    fits, spills = with_cxl(need * (1 + 1e-9), overflow="spill"), with_cxl(need - 1, overflow="spill")
+    assert "cxl0" not in fits.summary.tiers
+    assert spills.fits
+    assert spills.summary.tiers["cxl0"].peak_bytes >= 0.9 * GIB
+    assert any(note.endswith("lies on cxl0") for note in spills.assumptions)
+    assert not with_cxl(need - 1).fits
+
+
+def test_spill_takes_the_coldest_class_first():
+    spills = with_cxl(100, overflow="spill")
+    assert set(spills.summary.tiers["cxl0"].by_class) & {"gradients", "weights"}  # touched once, the states more often
+
+
+def test_a_spill_that_finds_no_room_does_not_fit():
+    assert not with_cxl(4, overflow="spill").fits
+
+
+@pytest.mark.parametrize(
+    ("size", "epochs", "share"), [(100.0, 4.0, 0.75), (100.0 + 1e-6, 4.0, 0.0), (100.0, 1.0, 0.0), (0.0, 4.0, 0.0)]
+)
+def test_the_page_cache_holds_all_of_a_data_set_or_nothing(size, epochs, share):
+    assert cache_hit_share(size, 100.0, epochs) == share
+
+
+def test_a_data_set_that_fits_the_free_memory_is_read_once():
+    def reads(samples):
+        data = {
+            "topology": "desktop-rtx-4090",
+            "workload": {
+                "training": {
+                    "model": "gpt2", "sequence_length": 512, "batch_size": 8,
+                    "data": {"bytes_per_sample": "1 MB", "seconds_per_sample": "1 ms", "workers": 4},
+                    "dataset": {"samples": samples, "epochs": 4},
+                }
+            },
+        }  # fmt: skip
+        result = run(scenario_of(data).resolve(), with_penalty=False)
+        return result.summary.channels["nvme0"].bytes, result.assumptions
+
+    small, notes = reads(10_000)
+    large, none = reads(10_000_000)
+    assert small == pytest.approx(large / 4)
+    assert any("page cache holds the data set" in note for note in notes)
+    assert not any("page cache" in note for note in none)
