@@ -69,7 +69,10 @@ def _print_fit(found: Fit, body: dict[str, Any], out: Console, *, every_term: bo
     out.print(_tier_table(found))
     for need in found.misfits:
         short = format_bytes(need.peak_bytes - need.capacity_bytes)
-        out.print(Text(f"{need.tier} is {short} short in phase {need.phase}; its largest tensors:", style="red"))
+        first = next(phase for phase, row in found.phases.items() if row.get(need.tier, 0.0) > need.capacity_bytes)
+        since = "" if first == need.phase else f" (too large from phase {first} on)"
+        text = f"{need.tier} is {short} short in phase {need.phase}{since}; its largest tensors:"
+        out.print(Text(text.replace("_", " "), style="red"))
         for term in need.largest[:5]:
             size = format_bytes(term.size_bytes)
             ranks = found.footprint.ranks_per_host if term.tier != "gpu" and term.per == "rank" else 1

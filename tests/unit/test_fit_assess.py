@@ -65,7 +65,7 @@ def test_misfit_names_tier_phase_and_shortfall() -> None:
     found = assess(scenario(LLAMA | {"optimizer": {"offload": True}}, {"base": BOX, "set": {"cpu0.memory.capacity": "96 GiB"}}))
     assert found.verdict == "does_not_fit"
     (need,) = found.misfits
-    assert (need.tier, need.phase) == ("cpu0.dram", "first_step")
+    assert (need.tier, need.phase) == ("cpu0.dram", "init")
     body = found.point()["tiers"]["cpu0.dram"]
     assert body["shortfall_bytes"] == pytest.approx(body["peak_bytes"] - 96 * GIB)
     assert sum(body["by_class"].values()) == pytest.approx(body["peak_bytes"])

@@ -84,3 +84,15 @@ def test_loader_processes_and_their_batches_count_where_they_are_asked_for():
     assert term(with_data, "batches in shared memory") == 16 * 4 * 2048 * 16
     none = dataclasses.replace(job, data=DataPipeline(workers=0))
     assert term(none, "loader processes") == 0
+
+
+@pytest.mark.parametrize(("pin", "is_kept"), [(True, True), (None, True), (False, False)])
+def test_only_page_locked_partitions_stay_in_the_allocators_cache(pin, is_kept):
+    job = Training(
+        model=builtin("llama-2-7b"),
+        framework="deepspeed-zero",
+        offload=Offload(pin_memory=pin),
+        parallelism=Parallelism(data=2, zero_stage=3),
+    )
+    held = term(job, "cached pinned partitions of weights", weights="dram", optimizer_states="dram")
+    assert (held > 0) == is_kept

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from sim.records import TensorClass
@@ -132,7 +134,10 @@ def test_cpu_adam_takes_24_bytes_per_parameter_exact_and_more_when_pinned_buffer
     states = sum(sizes[name.value] for name in STATES if name.value in sizes)
     assert 18.0 < states / parameters(shape).total < 28.0
     assert sizes["optimizer_states"] == pytest.approx(8 * parameters(shape).total)
-    assert found.at("dram", "init").get("optimizer_states", 0.0) == 0.0
+    # DeepSpeed takes one step of zeros while it is built (stage3.py, initialize_optimizer_states); others at the first update
+    assert found.at("dram", "init")["optimizer_states"] == sizes["optimizer_states"]
+    lazy = footprint(dataclasses.replace(plan, framework="megatron", parallelism=Parallelism(data=4, zero_stage=1)))
+    assert lazy.at("dram", "init").get("optimizer_states", 0.0) == 0.0
 
 
 def test_sub_groups_take_whole_tensors_until_they_reach_the_limit() -> None:

@@ -124,14 +124,14 @@ class HostTerms:
                 "weight swap buffers", TensorClass.BUFFERS, "dram", count * self._pinned(2.0 * elements), FROM_INIT,
                 formula=f"{count} buffers x 2 B x {elements:.3g} elements",
             )  # fmt: skip
-        if self.how.keeps_pinned_parameters and self._share(TensorClass.WEIGHTS, "dram"):
+        if self.how.keeps_pinned_parameters and self.is_pinned and self._share(TensorClass.WEIGHTS, "dram"):
             # partitions are pinned one by one, then flattened: their blocks stay in the pinned allocator's cache
             shards = self.rank.num_shards if self.training.parallelism.zero_stage == 3 else 1
             pieces = sum(self._pinned(2.0 * size / shards) * count for size, count in matrices(self.training, self.stage))
             yield self._term("cached pinned partitions of weights", TensorClass.BUFFERS, "dram", pieces, FROM_INIT)
 
     def _optimizer(self) -> Iterator[Term]:
-        """Master weights from init, moments from the first update; sub-groups are separate, unpinned tensors."""
+        """Master weights from init, moments where the framework makes them; sub-groups are separate, unpinned tensors."""
         sizes = self.sizes
         # states that the GPU updates are page-locked, in sub-groups of equal size, so that copies can run beside the CPU
         optimizer = self.training.optimizer
@@ -143,7 +143,8 @@ class HostTerms:
         if self.is_flat:
             master = self._pinned(master)
         yield from self._placed("master weights", TensorClass.MASTER_WEIGHTS, master, FROM_INIT)
-        yield from self._placed("optimizer states", TensorClass.OPTIMIZER_STATES, states, FROM_FIRST_STEP)
+        when = FROM_FIRST_STEP if self.how.has_lazy_states else FROM_INIT
+        yield from self._placed("optimizer states", TensorClass.OPTIMIZER_STATES, states, when)
         if self.is_flat:
             copy = self._pinned(2.0 * sizes.updated * self._share(TensorClass.OPTIMIZER_STATES, "dram"))
             yield self._term("16-bit copy of the partition", TensorClass.WEIGHTS, "dram", copy, FROM_INIT)
