@@ -7,6 +7,7 @@ from sim.records import Kind, TensorClass
 from sim.workload.decode import generate
 from sim.workload.decode.generate import sampled_tokens
 from sim.workload.decode.sizes import Sizes
+from sim.workload.footprint.inference import inference_footprint
 from sim.workload.inference import Inference
 from sim.workload.shapes import builtin, parameters
 
@@ -176,3 +177,19 @@ def test_prefetch_can_be_switched_off(is_prefetched, waits):
 def test_unknown_frameworks_are_refused_with_a_suggestion():
     with pytest.raises(InputError, match=r"unknown framework 'flexgn'; did you mean 'flexgen'\?"):
         generate(Inference(model=LLAMA, framework="flexgn"), {})
+
+
+@pytest.mark.parametrize(("gpu_layers", "firsts"), [(None, [0, 16]), (20, [0, 22]), (2, [0, 31])])
+def test_stages_share_the_layers_that_are_on_gpus(gpu_layers, firsts):
+    inference = Inference(model=LLAMA, framework="llama.cpp", pipeline_parallel=2, gpu_layers=gpu_layers, output_length=2)
+    decode = [op for op in generate(inference, {}).operations if op.phase == "decode" and op.layer >= 0]
+    starts = {stage: min(op.layer for op in decode if op.stream.startswith(f"{stage}.")) for stage in ("s0", "s1")}
+    assert [starts["s0"], starts["s1"]] == firsts
+    assert {op.stream for op in decode if op.stream.endswith(".cpu")} <= {"s0.cpu"}
+
+
+@pytest.mark.parametrize(("reused", "kept_bytes"), [(0, 0.0), (100, 100 * 512 * 1024)])
+def test_kept_kv_takes_room_where_it_is_kept(reused, kept_bytes):
+    inference = Inference(model=LLAMA, reused_tokens=reused, reuse_tier="nvme" if reused else "")
+    found = inference_footprint(inference, {})
+    assert sum(term.size_bytes for term in found.terms if term.tier == "nvme") == pytest.approx(kept_bytes)

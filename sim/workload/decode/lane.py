@@ -78,7 +78,9 @@ class Lane:
             self._layer(stage, layer, queries, context, num_passes, mark)
 
     def _stage(self, layer: int) -> str:
-        return self.stages[layer * len(self.stages) // self.sizes.shape.layers]
+        """The GPUs share their layers evenly; the CPU's come first, on the host of the first of them."""
+        on_gpu = self.sizes.shape.layers - self.num_cpu_layers
+        return self.stages[max(0, layer - self.num_cpu_layers) * len(self.stages) // max(1, on_gpu)]
 
     def _layer(self, stage: str, layer: int, queries: float, context: float, num_passes: int, mark: Mapping[str, Any]) -> None:
         """One layer of one pass; `num_passes` 0 = a decode token, else that many prefill passes written as one."""

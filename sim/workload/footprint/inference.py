@@ -63,6 +63,12 @@ def inference_footprint(
              size_bytes=kv_cache_bytes(inference) * share / ranks)
         for tier, share in cache.items()
     ]  # fmt: skip
+    if inference.reuse_tier and inference.reused_tokens:
+        kept = kv_cache_bytes(inference) * inference.reused_tokens / (inference.prompt_length + inference.output_length)
+        terms.append(
+            Term(name="KV cache kept for reuse", tensor_class=TensorClass.KV_CACHE, tier=inference.reuse_tier,
+                 moments=INFERENCE_MOMENTS, size_bytes=kept / ranks)
+        )  # fmt: skip
     streamed = 1.0 - weights.get("gpu", 0.0) - (1.0 - on_gpu)
     if streamed > 1e-9:
         layer = max(_layer_bytes(inference, layer) for layer in (0, shape.layers - 1)) / inference.tensor_parallel
