@@ -24,6 +24,15 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     ("cpu", "lines_per_core"): (24, "outstanding misses of a core: 10 to 16 line fill buffers and a prefetcher"),
     ("cpu", "write_lines_per_core"): (24, "outstanding misses of a core: 10 to 16 line fill buffers and a prefetcher"),
     ("cpu", "near_latency"): ("0 ns", "no step beyond the memory's own latency"),
+    ("cpu", "core_bandwidth"): ("0 GB/s", "by Little's law alone"),
+    ("cpu", "write_bandwidth"): ("24 GB/s", "half a chiplet's reads: 16 against 32 B per fabric clock"),
+    ("cpu", "socket_bandwidth"): ("0 GB/s", "the memory's rate"),
+    ("cpu", "staging_bandwidth"): ("0 GB/s", "half of what one core streams"),
+    # expanders
+    ("cxl", "idle"): ("250 ns", "local DRAM, a port each way and a controller"),
+    ("cxl", "media_efficiency"): (1.0, "the controller follows its media"),
+    ("cxl", "read_bandwidth"): ("0 GB/s", "link or media, whichever is slower"),
+    ("cxl", "write_bandwidth"): ("0 GB/s", "link or media, whichever is slower"),
     # links
     ("link", "efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
     ("link", "upward_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
@@ -44,7 +53,13 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     ("gpu", "joules_per_flop"): (0.0, "no cap by power"),
     ("gpu", "attention_efficiency"): (0.5, "half of the dense peak, as the first fused kernels aimed at"),
     ("gpu", "copy_latency"): ("10 us", "launch of a copy, as CUDA's documentation tells"),
+    ("gpu", "kernel_bandwidth"): (0.85, "kernels stream at what the memory gives"),
+    ("gpu", "efficiency"): (0.85, "as every DRAM bus"),
+    ("gpu", "idle"): ("400 ns", "usual latency of a GPU's memory"),
+    ("gpu", "near_latency"): ("150 ns", "usual latency of a GPU's last cache"),
+    ("gpu", "copy_bandwidth"): ("0 GB/s", "an engine follows its link"),
     # drives
+    ("nvme", "read_latency"): ("80 us", "array read of TLC flash and its controller"),
     ("nvme", "efficiency"): (1.0, "the datasheet's sequential rate"),
 }
 
