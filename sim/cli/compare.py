@@ -77,7 +77,7 @@ def _compared(sources: list[str], prices: dict[str, Any] | None) -> Comparison:
         if pairs:
             return compare_pairs(pairs) if len(pairs) > 1 else compare(pairs[0])
     for source in sources:
-        found += candidates_from(source, prices)
+        found += candidates_from(source, prices, is_alone=len(sources) == 1)
     if len(found) < 2:
         remedy = "name a second scenario, or write compare: {baseline: {path: value}} into the file"
         raise InputError(Fault(what="nothing to compare with", remedy=remedy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -102,15 +103,20 @@ def _draw_pareto(study: Study, points: Sequence[Point], results: ResultsFolder) 
     if not 2 < len(points) <= _MAX_PARETO or len(machines) != len(points) or not all("status" in point for point in points):
         return
     prices = prices_of(study.file)
+    lacking: dict[str, None] = {}
     rows: list[tuple[str, float, float, str, bool]] = []
     for point, assignment in zip(points, machines, strict=True):
         if not point["fits"] or not point.get("tokens_per_s"):
             continue
         budget = budget_of(study.file.resolve(assignment.overlay, assignment.parameters), 1.0, prices)
         cost = budget.purchase if prices else budget.power_w
+        lacking |= dict.fromkeys(budget.unpriced)
         if cost:
             label = ", ".join(str(value) for value in point["parameters"].values())
             rows.append((label, cost, point["tokens_per_s"], "", bool(point.get("hypothetical"))))
+    if lacking:
+        message = f"{study.file.prices} has no price of {', '.join(lacking)}: machines with these are left out of pareto.png"
+        print(message, file=sys.stderr)  # noqa: T201 - messages go to standard error
     if len({row[1] for row in rows}) < _LEAST_FOR_A_MAP:
         return
     front = pareto_front([(row[1], row[2]) for row in rows])

@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import Any
 
 from sim.scenario import Scenario
-from sim.topology.machine import Machine
+from sim.topology.machine import Device, Machine
 from sim.workload.training import Length, Training
 
 _HOUR_S = 3600.0
@@ -31,6 +31,7 @@ class Budget:
     energy_j: float | None = None  # upper bound
     currency: str = ""
     purchase: float | None = None  # of the machine
+    unpriced: tuple[str, ...] = ()  # parts without a price, which leave `purchase` open
     rent: float | None = None  # of the job
     electricity: float | None = None  # of the job
 
@@ -44,6 +45,7 @@ class Budget:
             "energy_kwh": self.energy_j / _KWH_J if self.energy_j is not None else None,
             "currency": self.currency or None,
             "purchase": self.purchase,
+            "unpriced": list(self.unpriced),
             "rent": self.rent,
             "electricity": self.electricity,
         }
@@ -104,15 +106,23 @@ def kept_tokens(length: str | Length, sequence_length: int) -> float:
 
 
 def power_w(machine: Machine) -> float:
-    """Rated power of all devices of all nodes whose part states one; 0 if a GPU or CPU states none."""
+    """Rated power of all devices of all nodes whose part states one; 0 if a GPU or CPU states none.
+
+    The CPU of an APU is inside the package whose rated power the GPU states.
+    """
     total = 0.0
     for device in machine.devices.values():
         rated = device.part.get("power")
         if isinstance(rated, (int, float)) and rated > 0:
             total += float(rated) * device.count
-        elif device.kind in ("cpu", "gpu") and not device.name.endswith(".cpu"):
+        elif device.kind in ("cpu", "gpu") and not _is_inside(device, machine):
             return 0.0
     return total * machine.num_nodes
+
+
+def _is_inside(device: Device, machine: Machine) -> bool:
+    """Whether a CPU shares its package with a GPU."""
+    return device.kind == "cpu" and any(other.part.get("cpu") == device.part_name for other in machine.devices.values())
 
 
 def _money(machine: Machine, duration_s: float | None, energy_j: float | None, prices: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,22 +133,31 @@ def _money(machine: Machine, duration_s: float | None, energy_j: float | None, p
     per_kwh = prices["electricity"]
     return {
         "currency": prices["currency"],
-        "purchase": _purchase(machine, prices["parts"]),
+        "purchase": _purchase(machine, prices),
+        "unpriced": unpriced(machine, prices),
         "rent": per_hour * machine.num_nodes * duration_s / _HOUR_S if per_hour and duration_s is not None else None,
         "electricity": per_kwh * energy_j / _KWH_J if per_kwh and energy_j is not None else None,
     }
 
 
-def _purchase(machine: Machine, parts: Mapping[str, tuple[float, str]]) -> float | None:
+def unpriced(machine: Machine, prices: Mapping[str, Any]) -> tuple[str, ...]:
+    """Parts of the machine that an overlay of prices lacks; of a board (switches, adapters) none need one."""
+    missing = dict.fromkeys(
+        device.part_name
+        for device in machine.devices.values()
+        if device.part_name not in prices["parts"] and device.kind not in ("switch", "nic") and not _is_inside(device, machine)
+    )
+    return tuple(missing)
+
+
+def _purchase(machine: Machine, prices: Mapping[str, Any]) -> float | None:
     """Price of all devices and memory of all nodes; None if a device that costs something has no price."""
+    if unpriced(machine, prices):
+        return None
+    parts: Mapping[str, tuple[float, str]] = prices["parts"]
     total = 0.0
     for device in machine.devices.values():
-        entry = parts.get(device.part_name)
-        if entry is None:
-            if device.kind in ("switch", "nic") or device.name.endswith(".cpu"):
-                continue  # part of the board unless it is priced
-            return None
-        price, unit = entry
+        price, unit = parts.get(device.part_name, (0.0, ""))
         capacity = sum(tier.capacity_bytes for tier in machine.tiers.values() if tier.device == device.name)
         total += price * (capacity / 2.0**30 if unit == "GiB" else device.count)
     for tier in machine.tiers.values():

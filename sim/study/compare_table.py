@@ -34,6 +34,7 @@ def comparison_rows(comparison: Comparison) -> list[tuple[str, ...]]:
         ("useful throughput", lambda c: _number(c.budget.useful_tokens_per_s, "tokens/s")),
         ("energy (at most)", lambda c: _number(_kwh(c), "kWh")),
         ("machine", lambda c: _number(c.budget.purchase, c.budget.currency)),
+        ("without a price", lambda c: ", ".join(c.budget.unpriced)),
         ("rent", lambda c: _number(c.budget.rent, c.budget.currency)),
         ("electricity", lambda c: _number(c.budget.electricity, c.budget.currency)),
         ("tokens/s per W", lambda c: _ratio(c.point.get("tokens_per_s"), c.power_w)),

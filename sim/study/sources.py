@@ -19,18 +19,19 @@ SUMMARY = "summary.json"
 MAX_CANDIDATES = 24
 
 
-def candidates_from(source: str, prices: Mapping[str, Any] | None = None) -> list[Candidate]:
+def candidates_from(source: str, prices: Mapping[str, Any] | None = None, *, is_alone: bool = False) -> list[Candidate]:
     """The candidates of one argument: of a scenario its points, run now; of a results folder or summary, as stored.
 
+    With `is_alone` the points of a sweep go without the name of their scenario.
     Raises InputError if it is neither, or stands for more than :data:`MAX_CANDIDATES` points.
     """
     path = Path(source)
     if path.is_dir() or path.name == SUMMARY:
-        return _stored(path / SUMMARY if path.is_dir() else path)
+        return _stored(path / SUMMARY if path.is_dir() else path, is_alone=is_alone)
     file = load_scenario(source)
     return [
         candidate_of(file.resolve(point.overlay, point.parameters), name, prices or prices_of(file))
-        for name, point in _named(file)
+        for name, point in _named(file, is_alone=is_alone)
     ]
 
 
@@ -46,7 +47,7 @@ def pairs_from(file: ScenarioFile, prices: Mapping[str, Any] | None = None) -> l
     shown = ", ".join(f"{name} {label_of(overlay[path])}" for path, name in short_names(overlay).items())
     money = prices or prices_of(file)
     pairs = []
-    for name, point in _named(file):
+    for name, point in _named(file, is_alone=True):
         base = candidate_of(file.resolve({**point.overlay, **overlay}), f"baseline ({shown})", money)
         pairs.append((base, candidate_of(file.resolve(point.overlay, point.parameters), name, money)))
     return pairs
@@ -57,7 +58,7 @@ def prices_of(file: ScenarioFile) -> dict[str, Any] | None:
     return load_prices(file.prices, Path(file.document.file).parent) if file.prices else None
 
 
-def _named(file: ScenarioFile) -> Iterator[tuple[str, Assignment]]:
+def _named(file: ScenarioFile, *, is_alone: bool) -> Iterator[tuple[str, Assignment]]:
     plan = file.plan
     if plan is None:
         yield file.name, Assignment({}, {})
@@ -67,15 +68,16 @@ def _named(file: ScenarioFile) -> Iterator[tuple[str, Assignment]]:
         what = f"{file.name} has {len(points)} points, a comparison shows at most {MAX_CANDIDATES}"
         raise InputError(Fault(what=what, remedy="narrow the sweep, or look at points.csv"))
     for point in points:
-        yield name_of(file.name, point.parameters), point
+        yield name_of("" if is_alone else file.name, point.parameters), point
 
 
 def name_of(scenario: str, parameters: Mapping[str, object]) -> str:
-    """``cxl-expander: lanes 16, batch size 8``; the scenario's own name when nothing is swept."""
+    """``cxl-expander: lanes 16, batch size 8``; the scenario alone when nothing is swept; "" leaves it out."""
     if not parameters:
         return scenario
     short = short_names(parameters)
-    return f"{scenario}: " + ", ".join(f"{short[path]} {value}" for path, value in parameters.items())
+    shown = ", ".join(str(value) if path == "topology" else f"{short[path]} {value}" for path, value in parameters.items())
+    return f"{scenario}: {shown}" if scenario else shown
 
 
 def read_summary(path: Path) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     return found
 
 
-def _stored(path: Path) -> list[Candidate]:
+def _stored(path: Path, *, is_alone: bool) -> list[Candidate]:
     summary = read_summary(path)
     points = summary["points"]
     if len(points) > MAX_CANDIDATES:
@@ -107,7 +109,7 @@ def _stored(path: Path) -> list[Candidate]:
     owners = summary.get("critical_path_s", {}) if len(points) == 1 else {}
     return [
         Candidate(
-            name=name_of(summary["scenario"], point.get("parameters", {})),
+            name=name_of("" if is_alone and len(points) > 1 else summary["scenario"], point.get("parameters", {})),
             point=point,
             owners_s=owners,
             family=str((point.get("uncertainty") or {}).get("basis", "")),

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from sim.cli import run as tiersim
+from sim.config import load_machine
 from sim.config.prices import prices_from
 from sim.config.scenario_file import scenario_of
 from sim.config.yaml_source import parse_yaml
@@ -14,9 +15,10 @@ from sim.errors import InputError
 from sim.experiment import run
 from sim.metrics.monitor import monitor
 from sim.metrics.stages import stages_s
-from sim.study.budget import budget_of
+from sim.study.budget import budget_of, power_w
 from sim.study.compare import Candidate, candidate_of, compare
 from sim.study.compare_table import comparison_rows, to_csv, to_markdown
+from sim.study.sources import name_of
 
 DATA = {
     "topology": "epyc-9554p-2x4090",
@@ -183,6 +185,26 @@ def test_budgets_by_hand():
     )
     assert budget_of(packed.resolve(), 3.6).num_steps == math.ceil(2002 * 128 / 512 / 2)
     assert budget_of(packed.resolve(), 3.6).purchase is None
+
+
+def test_a_part_without_a_price_is_named_and_leaves_the_price_open():
+    lacking = prices_from(parse_yaml(PRICES.replace("nvme-pcie4-2tb", "another-drive"), "prices.yaml"))
+    budget = budget_of(file_of().resolve(), 3.6, lacking)
+    assert budget.purchase is None
+    assert budget.unpriced == ("nvme-pcie4-2tb",)
+
+
+@pytest.mark.parametrize("machine", ["mi300a-node", "dgx-spark", "strix-halo"])
+def test_the_cpu_of_an_apu_is_inside_its_rated_power(machine):
+    found = load_machine(machine)
+    rated = sum(found.part(gpu)["power"] for gpu in found.gpus())
+    assert power_w(found) == found.num_nodes * rated > 0
+
+
+def test_points_of_one_sweep_go_without_the_name_of_their_scenario():
+    assert name_of("", {"topology": "gh200", "workload.training.batch_size": 2}) == "gh200, batch size 2"
+    assert name_of("which", {"topology": "gh200"}) == "which: gh200"
+    assert name_of("which", {}) == "which"
 
 
 @pytest.mark.parametrize(
