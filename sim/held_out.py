@@ -7,6 +7,7 @@ process and chosen before anything is loaded.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 _names: frozenset[str] = frozenset()
 
@@ -21,3 +22,15 @@ def hold_out(tables: Iterable[str]) -> None:
 def is_held_out(fitted_on: Iterable[str]) -> bool:
     """Whether a constant that was fitted on these tables, or whole publications, must stand aside."""
     return bool(_names) and not _names.isdisjoint(fitted_on)
+
+
+class Fitted(NamedTuple):
+    """A constant of a law: its value, what one would assume without the tables that it was fitted on, and these tables."""
+
+    value: float
+    prior: float
+    fitted_on: tuple[str, ...]
+
+    def get(self) -> float:
+        """The value, or what stands in for it while its tables are held out."""
+        return self.prior if is_held_out(self.fitted_on) else self.value

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from math import sqrt
 
-#: seconds per hop of a collective, kernel launch and handshake included
-HOP_S = 2.4e-6
+from sim.held_out import Fitted
+
+_RINGS = ("vtrain/v100-x8", "vtrain/a100-x4", "vtrain/a100-x8", "azure-ai-benchmarking/a100-x8")
+_SWITCHES = ("azure-ai-benchmarking/h100-x8", "stas-ml-engineering/h200-x8")
+#: seconds per hop of a collective, kernel launch and handshake included; without the fit: a launch
+HOP_S = Fitted(2.4e-6, 5e-6, (*_RINGS, *_SWITCHES))
 #: seconds of a small all-reduce in which every rank reads the buffers of all others over GPU links, inside the step's own
 #: kernels: fit over 7B and 70B decodes on 2 to 8 A100 (gpt-fast, README at 0f925b5); +-50 %
 ONE_SHOT_S = 4e-6
-#: chunking loss g by algorithm
-CHUNKING = {"ring": 0.55, "switch": 0.37, "network": 1.1}
+#: chunking loss g by algorithm; without the fits: the best fixed chunk
+_CHUNKING = {"ring": Fitted(0.55, 1.0, _RINGS), "switch": Fitted(0.37, 1.0, _SWITCHES), "network": Fitted(1.1, 1.0, ())}
 #: times that the (n - 1) / n of a buffer that a rank lacks passes the link
 _TURNS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
 
@@ -36,14 +40,19 @@ def bus_factor(kind: str, num_ranks: int) -> float:
     return ring_volume(kind, num_ranks)
 
 
-def hops_latency(num_ranks: int, hop_s: float = HOP_S) -> float:
+def chunking(algorithm: str) -> float:
+    """The loss g of :func:`pipelined` for rings, in-switch reduction and the network between nodes."""
+    return _CHUNKING[algorithm].get()
+
+
+def hops_latency(num_ranks: int, hop_s: float = 0.0) -> float:
     """Latency A of a ring over ranks (or nodes), seconds; measured the same for every kind of collective."""
-    return 2 * (num_ranks - 1) * hop_s
+    return 2 * (num_ranks - 1) * (hop_s or HOP_S.get())
 
 
-def tree_latency(num_ranks: int, hop_s: float = HOP_S) -> float:
+def tree_latency(num_ranks: int, hop_s: float = 0.0) -> float:
     """Latency of a reduction up a binary tree and a broadcast down it, seconds."""
-    return 2 * hop_s * max(1, (num_ranks - 1).bit_length())
+    return 2 * (hop_s or HOP_S.get()) * max(1, (num_ranks - 1).bit_length())
 
 
 def pipelined(latency_s: float, transfer_s: float, chunking: float) -> float:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from math import exp
 from typing import NamedTuple
 
+from sim.held_out import Fitted
+
 #: bytes per element of fp32 Adam on the host: weight, gradient and two moments read (16), weight and moments written (12)
 ADAM_BYTES = 28.0
 ADAM_WRITE_SHARE = 12.0 / 28.0
 #: share of the bound rate when threads wander over sockets: DeepSpeed runs of 1 to 16 ranks (arXiv 2410.21316)
 UNBOUND_SHARE = 0.61
 #: seconds that ranks on the same unbound cores wait for each other's time slices at the end of an update; fit, one machine:
-#: two processes of 5 to 73 million elements (numa-cpu-adam-bench, nproc 2; docs/model.md, CPU work)
-UNBOUND_WAIT_S = 16e-3
+#: two processes of 5 to 73 million elements (numa-cpu-adam-bench, nproc 2); without it: they do not wait
+UNBOUND_WAIT_S = Fitted(16e-3, 0.0, ("liaw-chen-2025/dram", "liaw-chen-2025/cpu-adam"))
 #: cycles of one core per element where the kernel has no vector code for the CPU (a square root, a division and ten
-#: simple operations, one after the other); fit on CPUAdam, Grace (DeepSpeed blog on SuperOffload)
-SCALAR_CYCLES = 22.0
+#: simple operations, one after the other); fit on CPUAdam, Grace (DeepSpeed blog on SuperOffload); without it: 10 cycles for
+#: each of the two and one for each operation
+SCALAR_CYCLES = Fitted(22.0, 30.0, ("superoffload/grace",))
 #: page faults that all cores of a Linux process take together, per second: temporaries of torch's update are mapped anew
-#: each step; fit on PT-CPU, table 4 of ZeRO-Offload
-FAULTS_PER_S = 3.6e6
+#: each step; fit on PT-CPU, table 4 of ZeRO-Offload; without it: half a microsecond each, one at a time
+FAULTS_PER_S = Fitted(3.6e6, 2e6, ("zero-offload/table-4-torch",))
 #: bytes of one element's states that stay in cache between steps of a microbenchmark: 16 read
 _CACHED_BYTES = 16.0
 
@@ -55,9 +58,9 @@ def cached_elements(num_elements: float, cache_bytes: float) -> float:
 
 def scalar_time(num_elements: float, num_cores: int, clock_hz: float) -> float:
     """Seconds of the arithmetic of an update without vector code; 0 for a CPU whose clock is not stated."""
-    return num_elements * SCALAR_CYCLES / (num_cores * clock_hz) if clock_hz else 0.0
+    return num_elements * SCALAR_CYCLES.get() / (num_cores * clock_hz) if clock_hz else 0.0
 
 
 def fault_time(size_bytes: float, page_bytes: float) -> float:
     """Seconds in which a process maps `size_bytes` of fresh memory in pages of `page_bytes`."""
-    return size_bytes / page_bytes / FAULTS_PER_S
+    return size_bytes / page_bytes / FAULTS_PER_S.get()

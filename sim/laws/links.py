@@ -6,18 +6,24 @@ t0 is what starting a copy engine costs. 2.7 % median on the plateau (docs/model
 
 from __future__ import annotations
 
+from sim.held_out import Fitted
+
 #: seconds that a benchmark's way of timing adds to each copy: copies queued in a stream follow each other with the engine's
 #: start alone; an event before and after each; a call that returns when its copy is done. Fit over npho/cse554 (blocking),
-#: numa-gpu-xfer-bench (events) and vLLM's KV connector (queued)
-TIMING_S = {"queued": 0.0, "events": 1.3e-6, "blocking": 3.3e-6}
+#: numa-gpu-xfer-bench (events) and vLLM's KV connector (queued); without them: 5 us for a call, nothing for an event
+TIMING_S = {
+    "queued": Fitted(0.0, 0.0, ("vllm-kv-offload/dma",)),
+    "events": Fitted(1.3e-6, 0.0, ("liaw-chen-2025/memcpy",)),
+    "blocking": Fitted(3.3e-6, 5e-6, ("npho-cse554/by-size",)),
+}
 #: seconds of the round trip of a read over PCIe that a copy waits for unless others are queued behind it: an engine that
 #: fetches pinned host memory, a core that fetches what the device left in a bounce buffer (same sources)
-READ_TRIP_S = 1.5e-6
+READ_TRIP_S = Fitted(1.5e-6, 1e-6, ("npho-cse554/by-size", "liaw-chen-2025/memcpy"))
 
 
 def timing(way: str, *, is_fetched: bool) -> float:
     """Seconds per copy that a benchmark's `way` of timing adds (a key of `TIMING_S`); KeyError for another."""
-    return TIMING_S[way] + (READ_TRIP_S if is_fetched and way != "queued" else 0.0)
+    return TIMING_S[way].get() + (READ_TRIP_S.get() if is_fetched and way != "queued" else 0.0)
 
 
 def lane(transfers_per_s: float, coding: float) -> float:

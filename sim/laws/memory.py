@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sim.held_out import Fitted
+
 #: write share from which every batch of reads is followed by writes; curves bend here on every system measured
 TURNAROUND_SHARE = 0.05
 #: beyond half writes the curves were not measured except on Zen 2, where they stay flat
 LARGEST_WRITE_SHARE = 0.5
 #: how sharply the slower tier of an interleaved pair takes over; fit over the gains of four and eight expanders beside
-#: twelve channels (Micron CZ120, 2023; arXiv 2412.12491)
-INTERLEAVE_SHARPNESS = 5.0
+#: twelve channels (Micron CZ120, 2023; arXiv 2412.12491); without it: the slower tier alone
+INTERLEAVE_SHARPNESS = Fitted(5.0, 1e6, ("micron-cz120/interleave", "xeon6-interleave/gain"))
 
 
 def peak(num_channels: int, transfers_per_s: float, width_bits: int) -> float:
@@ -46,16 +48,17 @@ def window(num_cores: int, lines: float, write_lines: float, line_bytes: float, 
     return num_cores * per_core
 
 
-def interleaved(parts: Iterable[tuple[float, float]], *, sharpness: float = INTERLEAVE_SHARPNESS) -> float:
+def interleaved(parts: Iterable[tuple[float, float]], *, sharpness: float = 0.0) -> float:
     """Bytes/s of traffic spread page by page: (share, bandwidth) of each tier; the slowest share decides.
 
     Time = (sum of (share / bandwidth)^p)^(1/p): far from balance the slower tier alone counts (1:1 over a 4:1 pair halves the
     fast tier's rate); at the best shares, in proportion to the bandwidths, neither is ever quite busy and 13 % are lost.
+    `sharpness` is p; 0 = as fitted.
     """
     times = [share / bandwidth for share, bandwidth in parts if share > 0]
-    longest = max(times)
-    total: float = sum((time / longest) ** sharpness for time in times)
-    spread: float = total ** (1.0 / sharpness)
+    longest, power = max(times), sharpness or INTERLEAVE_SHARPNESS.get()
+    total: float = sum((time / longest) ** power for time in times)
+    spread: float = total ** (1.0 / power)
     return 1.0 / (longest * spread)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.errors import Fault, InputError
-from sim.laws.collectives import CHUNKING, ONE_SHOT_S, hops_latency, pipelined, ring_volume, switch_volume, tree_latency
+from sim.laws.collectives import ONE_SHOT_S, chunking, hops_latency, pipelined, ring_volume, switch_volume, tree_latency
 from sim.records import INFINITY
 from sim.topology import routing
 from sim.topology.graph import Edge, Traffic
@@ -112,11 +112,11 @@ def _inside(
     if not out:
         return [_walked(machine, kind, local, device, volume)]
     uses, loads = _spread(machine, device, out, into, "collective", volume)
-    levels = [_Level("ring", uses, loads, latency_s, CHUNKING["ring"])]
+    levels = [_Level("ring", uses, loads, latency_s, chunking("ring"))]
     switch = machine.devices.get(out[0].target)
     if kind == "all_reduce" and len(out) == 1 and switch is not None and switch.part.get("reduces"):
         uses, loads = _spread(machine, device, out, into, "reduction", switch_volume(num))
-        levels.append(_Level("in-switch reduction", uses, loads, latency_s, CHUNKING["switch"]))
+        levels.append(_Level("in-switch reduction", uses, loads, latency_s, chunking("switch")))
     if kind == "all_reduce" and is_fused:  # every rank reads the whole buffer of every other one
         uses, loads = _spread(machine, device, out, into, "collective", num - 1.0)
         levels.append(_Level("one shot", uses, loads, ONE_SHOT_S, 0.0))
@@ -176,7 +176,7 @@ def _walked(machine: Machine, kind: str, local: tuple[str, ...], device: str, vo
     charged.sort(key=lambda item: item[:3])
     uses = tuple((channel, load) for *_, channel, load in charged)
     total = tuple((channel, volume * load) for channel, load in loads.items())
-    return _Level("ring over PCIe", uses, total, hops_latency(len(local)), CHUNKING["ring"])
+    return _Level("ring over PCIe", uses, total, hops_latency(len(local)), chunking("ring"))
 
 
 def _slowdown(machine: Machine, channel: str) -> float:
@@ -223,8 +223,8 @@ def _between(machine: Machine, kind: str, local: tuple[str, ...], num_nodes: int
     uses = merged(*(_one_way(edge, per_rank / len(nics)) for edge in wires))
     loads = tuple((channel, cost * len(local)) for channel, cost in uses)
     hop_s = max(edge.message_latency_s for edge in wires)
-    levels = [_Level("ring of nodes", uses, loads, hops_latency(num_nodes, hop_s), CHUNKING["network"])]
+    levels = [_Level("ring of nodes", uses, loads, hops_latency(num_nodes, hop_s), chunking("network"))]
     if kind == "all_reduce" and num_nodes > 2:
         slower = [tuple((channel, cost / TREE_EFFICIENCY) for channel, cost in part) for part in (uses, loads)]
-        levels.append(_Level("tree of nodes", slower[0], slower[1], tree_latency(num_nodes, hop_s), CHUNKING["network"]))
+        levels.append(_Level("tree of nodes", slower[0], slower[1], tree_latency(num_nodes, hop_s), chunking("network")))
     return levels

@@ -60,7 +60,7 @@ def cpu_adam(
     if kernel.needs_avx and not part.get("has_avx", True):
         seconds = max(seconds, laws.scalar_time(mine, int(_number(part, "cores")), _number(part, "clock")))
     if ranks > 1 and not is_bound:
-        seconds += laws.UNBOUND_WAIT_S
+        seconds += laws.UNBOUND_WAIT_S.get()
     return {"time": seconds, "bandwidth": size * elements / seconds}
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from sim.config.parts import load_parts, part_names
 from sim.config.priors import PRIORS, prior_of
-from sim.held_out import hold_out, is_held_out
+from sim.held_out import Fitted, hold_out, is_held_out
+from sim.laws import collectives, cpu, links, memory
 from sim.study.validation_rows import read_rows
 from sim.workload.frameworks import PROFILES, Profile, profile
 
@@ -81,3 +82,23 @@ def test_what_frameworks_were_fitted_on_exists():
     for item in PROFILES.values():
         assert {table for tables in item.fitted.values() for table in tables} <= known, item.name
         assert set(item.fitted) <= {entry.name for entry in fields(item)}, item.name
+
+
+def test_a_laws_constant_stands_aside_with_its_tables(forget):
+    constant = Fitted(2.0, 3.0, ("a/t",))
+    assert constant.get() == 2.0
+    forget(["a/t"])
+    assert constant.get() == 3.0
+    forget(["b/t"])
+    assert constant.get() == 2.0
+
+
+def test_the_laws_fits_name_tables_that_exist():
+    rows = read_rows([ROOT / "scenarios" / "validation"])
+    known = {row.table for row in rows}
+    constants = [value for module in (cpu, links, memory, collectives) for value in vars(module).values()]
+    fitted = [item for value in constants for item in (value.values() if isinstance(value, dict) else [value])]
+    found = [item for item in fitted if isinstance(item, Fitted)]
+    assert len(found) >= 11
+    for item in found:
+        assert set(item.fitted_on) <= known, item
