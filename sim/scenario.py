@@ -25,7 +25,7 @@ class Options:
     backend: Annotated[Literal["auto", "python", "numba"], Doc("kernel of the replay")] = "auto"
     monitor_interval_s: Annotated[Seconds, Ge(0), Doc("above 0: sample utilisation and occupancy, e.g. '1 s'")] = 0.0
     is_folded: Annotated[bool, Doc("replay identical ranks as one representative")] = True
-    is_whole: Annotated[bool, Doc("replay every micro-batch, also where they only repeat")] = False
+    is_whole: Annotated[bool, Doc("replay every micro-batch and every token, also where they only repeat")] = False
     verify: Annotated[bool, Doc("check every invariant of the replay")] = False
 
 

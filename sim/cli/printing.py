@@ -139,7 +139,8 @@ def _print_times(result: Result, out: Console) -> None:
         table.add_row("Whole answer", f"{format_seconds(seconds)}  ({low} to {high}; {band['basis']})")
         table.add_row("Throughput", f"{format_rate(times.tokens_per_s)} tokens/s")
     else:
-        table.add_row("Step time", f"{format_seconds(seconds)}  ({low} to {high}; {band['basis']})")
+        name = "All jobs end after" if result.jobs else "Step time"
+        table.add_row(name, f"{format_seconds(seconds)}  ({low} to {high}; {band['basis']})")
         if result.step.num_tokens:  # a recording does not say how many
             table.add_row("Throughput", f"{format_rate(summary.tokens_per_s)} tokens/s")
         if result.step.model_flops:

@@ -39,7 +39,7 @@ def prepare(
     share with the job.
     """
     job = page_cached(placed(loaded(scenario.job), scenario.machine), scenario.machine)
-    step = occupied(step_of(job, scenario.machine, num_micro_batches), job)
+    step = occupied(step_of(job, scenario.machine, num_micro_batches, is_whole=scenario.options.is_whole), job)
     return step, lowered(step, job, scenario, coherence)
 
 
@@ -105,8 +105,11 @@ def placed(job: Job, machine: Machine) -> Job:
     return spilled(answered, machine, step)
 
 
-def step_of(job: Job, machine: Machine, num_micro_batches: int | None = None) -> Step:
-    """The operations of the job's step, before a machine is chosen (but for where its tensors live)."""
+def step_of(job: Job, machine: Machine, num_micro_batches: int | None = None, *, is_whole: bool = False) -> Step:
+    """The operations of the job's step, before a machine is chosen (but for where its tensors live).
+
+    `is_whole` writes out every token of an answer instead of a few.
+    """
     from sim.workload import decode
 
     workload = loaded(job).workload
@@ -114,7 +117,7 @@ def step_of(job: Job, machine: Machine, num_micro_batches: int | None = None) ->
     if isinstance(workload, Training):
         return _generated(workload, tuple(sorted(kinds.items())), num_micro_batches)
     if isinstance(workload, Inference):
-        return decode.generate(workload, kinds)
+        return decode.generate(workload, kinds, is_whole=is_whole)
     assert isinstance(workload, Step)
     return on_machine(workload, machine)
 

@@ -66,12 +66,13 @@ def simulate(scenario: Scenario) -> Together:
             for job, (_, program) in rows
         ]  # fmt: skip
 
-    prepared = [prepare(item, coherence=own) for item, own in zip(alone, shared, strict=True)]
+    written = [_whole(item) for item in alone]
+    prepared = [prepare(item, coherence=own) for item, own in zip(written, shared, strict=True)]
     try:
         program = merge(parts(prepared), scenario.name)
     except InputError:  # ranks that share a channel with another job are no longer alike: write each by itself
         unfolded = dataclasses.replace(scenario.options, is_folded=False)
-        apart = [dataclasses.replace(item, options=unfolded) for item in alone]
+        apart = [dataclasses.replace(item, options=dataclasses.replace(unfolded, is_whole=True)) for item in alone]
         prepared = [prepare(item, coherence=own) for item, own in zip(apart, shared, strict=True)]
         program = merge(parts(prepared), scenario.name)
     pools = _pools(machine, program)
@@ -89,6 +90,11 @@ def simulate(scenario: Scenario) -> Together:
             (job.start_s, job.start_s + solved.replay.makespan_s) for job, solved in zip(scenario.jobs, jobs, strict=True)
         ),
     )  # fmt: skip
+
+
+def _whole(scenario: Scenario) -> Scenario:
+    """The scenario with every token of an answer written out: jobs meet in time, which samples of it do not tell."""
+    return dataclasses.replace(scenario, options=dataclasses.replace(scenario.options, is_whole=True))
 
 
 def all_tiers(together: Together, plans: Sequence[Mapping[str, TierUse]]) -> dict[str, TierUse]:

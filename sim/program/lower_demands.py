@@ -49,6 +49,12 @@ class Outline:
         return any(op.compute_share > 0 for op in self.step.operations)
 
     @cached_property
+    def on_host(self) -> frozenset[str]:
+        """Classes whose ranks have work for CPU threads."""
+        kinds = (Kind.HOST_UPDATE, Kind.HOST_WORK)
+        return frozenset(name for name, operations in self.by_class.items() if any(op.kind in kinds for op in operations))
+
+    @cached_property
     def distinct(self) -> Mapping[str, tuple[StepOperation, ...]]:
         """By class, one operation for each route that is asked for."""
         found: dict[str, dict[tuple[object, ...], StepOperation]] = {name: {} for name in self.by_class}
@@ -99,11 +105,13 @@ class Demands:
     # ------------------------------------------------------------------------------------------------------ once per step
 
     def _ranks_per_cpu(self) -> dict[str, int]:
-        """Ranks whose host code runs on each socket of a node."""
+        """Ranks whose host code runs on each socket of a node; of stages, those that have some."""
         crowd: dict[str, int] = {}
-        for gpu in self.gpus[: min(len(self.gpus), sum(item.num_ranks for item in self.step.rank_classes))]:
-            cpu = self.machine.host_of(gpu)
-            crowd[cpu] = crowd.get(cpu, 0) + 1
+        num_ranks = sum(item.num_ranks for item in self.step.rank_classes)
+        for rank, gpu in enumerate(self.gpus[: min(len(self.gpus), num_ranks)]):
+            if self.class_of(rank) in self.outline.on_host:
+                cpu = self.machine.host_of(gpu)
+                crowd[cpu] = crowd.get(cpu, 0) + 1
         return crowd
 
     # ------------------------------------------------------------------------------------------------------ once per rank

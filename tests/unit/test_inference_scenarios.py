@@ -168,3 +168,34 @@ def test_constants_of_runtimes_stand_aside_when_their_measurements_are_held_out(
     assert assumed != known
     assert 0.5 < assumed / known < 2
     assert answer(inference).total_s == known
+
+
+@pytest.mark.parametrize("placement", [None, {"weights": "dram"}, {"kv_cache": "dram"}])
+def test_sampled_tokens_stand_for_the_whole_answer(placement):
+    asked = scenario({"output_length": 40, "weights": "q8_0"}, placement)
+    whole = dataclasses.replace(asked, options=dataclasses.replace(asked.options, is_whole=True))
+    sampled, written = (run(item, with_penalty=False).inference for item in (asked, whole))
+    assert sampled.total_s == pytest.approx(written.total_s, rel=1e-6)
+    assert sampled.time_to_first_token_s == pytest.approx(written.time_to_first_token_s)
+
+
+@pytest.mark.parametrize("gpu_layers", [0, 20])
+def test_layers_on_the_cpu_use_all_its_cores_however_many_gpus_share_the_others(gpu_layers):
+    split = [
+        answer({"framework": "llama.cpp", "gpu_layers": gpu_layers, "pipeline_parallel": num}, topology="epyc-9554p-2x4090")
+        for num in (1, 2)
+    ]
+    assert split[0].time_per_output_token_s == pytest.approx(split[1].time_per_output_token_s, rel=0.01)
+
+
+def test_answers_of_two_jobs_are_written_out_to_meet_in_time():
+    workload = {"inference": {"model": "llama-2-7b", "prompt_length": 64, "output_length": 12}}
+    jobs = [
+        {"name": "resident", "workload": workload},
+        {"name": "streamed", "workload": workload, "placement": {"weights": {"gpu": "50%", "dram": "50%"}}},
+    ]
+    result = run(scenario_of({"name": "t", "topology": "epyc-9554p-2x4090", "jobs": jobs}, file="").resolve())
+    resident, streamed = result.jobs
+    assert result.summary.step_time_s == pytest.approx(max(job.inference.total_s for job in result.jobs))
+    assert streamed.inference.total_s > resident.inference.total_s
+    assert {op.micro_batch for op in streamed.program.operations} == set(range(12))

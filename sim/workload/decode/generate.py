@@ -16,18 +16,19 @@ from sim.workload.decode.sizes import Sizes
 from sim.workload.inference import Inference
 
 
-def generate(inference: Inference, homes: Mapping[TensorClass, str]) -> Step:
+def generate(inference: Inference, homes: Mapping[TensorClass, str], *, is_whole: bool = False) -> Step:
     """Operations of one block of sequences; `homes` per tensor class: "gpu" (default), "host" or "storage".
 
-    The step's `num_tokens` are the tokens generated. Operations of a decode token carry its index (1 = the first token
-    after the prefill) as `micro_batch`; the prefill is 0. Raises InputError for a plan that cannot run.
+    `is_whole` writes out every decode token instead of a sample. The step's `num_tokens` are the tokens generated. Operations
+    of a decode token carry its index (1 = the first token after the prefill) as `micro_batch`; the prefill is 0. Raises
+    InputError for a plan that cannot run.
     """
     if found := faults(inference):
         raise InputError(found)
     sizes = Sizes(inference)
     lane = Lane(sizes, homes)
     lane.prefill()
-    for index in sampled_tokens(inference.output_length):
+    for index in range(1, inference.output_length) if is_whole else sampled_tokens(inference.output_length):
         lane.token(index)
     ranks = inference.tensor_parallel
     return Step(

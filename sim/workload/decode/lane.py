@@ -218,8 +218,8 @@ class Lane:
         sizes = self.sizes
         if self.num_cpu_layers == sizes.shape.layers:
             self._last = self._add(
-                stage, "cpu", Kind.HOST_UPDATE, "logits", [self._last], num_elements=sizes.head_bytes, bytes_per_element=1.0,
-                **mark,
+                self.stages[0], "cpu", Kind.HOST_UPDATE, "logits", [self._last], num_elements=sizes.head_bytes,
+                bytes_per_element=1.0, **mark,
             )  # fmt: skip
             return
         self._last = self._add(stage, "compute", Kind.COMPUTE, "logits", [self._last], kernels=(self.kernels.head(),), **mark)
