@@ -160,3 +160,47 @@ def test_refuses_plans_that_cannot_run():
     assert len(caught.value.faults) == 2
     with pytest.raises(InputError, match="unknown framework 'horovod'"):
         generate(_training(framework="horovod"), {})
+
+
+MIXTURE = ModelShape(
+    name="mixture", layers=2, hidden=64, heads=4, ffn=256, vocabulary=1000, experts=8, experts_per_token=2, expert_ffn=128
+)
+
+
+def _held_s(step, phase):
+    return sum(op.fixed_s for op in step.operations if op.kind == Kind.COMPUTE and op.phase == phase)
+
+
+def test_hooks_of_zero_3_count_the_modules_of_experts_and_vanish_in_compiled_steps():
+    def held(**fields):
+        return _held_s(generate(_training(**{"framework": "deepspeed-hf", "parallelism": ZERO_3} | fields), {}), "forward")
+
+    assert held() == pytest.approx(4 * 3.0e-3)
+    assert held(model=MIXTURE) == pytest.approx(2 * 3.0e-3 * (8 + 5 * 8) / 13)
+    assert held(compile=True) == 0
+    assert held(parallelism=Parallelism(zero_stage=2)) == 0
+
+
+def test_deepspeed_gathers_experts_matrix_by_matrix_and_fsdp_by_layer():
+    def calls(framework):
+        step = generate(_training(model=MIXTURE, framework=framework, parallelism=Parallelism(data=4, zero_stage=3)), {})
+        gathers = [op for op in step.operations if op.name == "all-gather weights" and op.group == "expert_data"]
+        assert sum(op.size_bytes * op.num_calls for op in gathers) == pytest.approx(2 * 2 * 8 * 3 * 64 * 128 * 2.0)
+        return {op.num_calls for op in gathers}
+
+    assert calls("deepspeed-hf") == {3 * 8}
+    assert calls("fsdp") == {1}
+
+
+def test_selective_recomputation_is_the_core_or_half_of_the_gemms():
+    def flops(framework, kind):
+        job = {"framework": framework, "checkpointing": Checkpointing(active=True, mode="selective")}
+        step = generate(_training(**job), {})
+        again = [op for op in step.operations if op.name.startswith("recompute")]
+        return sum(k.flops * k.count for op in again for k in op.kernels if k.kind == kind)
+
+    forward = 2.0 * 256 * (LAYER - 2 * 64) * 4
+    assert flops("megatron", "attention") > 0
+    assert flops("megatron", "gemm") == 0
+    assert flops("torchtitan", "attention") == 0
+    assert flops("torchtitan", "gemm") == pytest.approx(forward / 2)

@@ -143,6 +143,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
         ),
         _NEMO,
         replace(_NEMO, name="megatron-bridge"),
+        replace(_NEMO, name="megatron-bridge-26.06"),
         replace(_DEEPSPEED, name="megatron-deepspeed", logit_bytes=10.0),
         replace(_PYTORCH, name="ddp"),
         replace(

@@ -26,6 +26,7 @@ class Profile:
     source: str
     # kernels
     elementwise_traffic: float = 1.0  # multiplies the minimal traffic of norms, residuals, activations (unfused eager > 1)
+    recomputes_operations: bool = False  # selective recomputation keeps every other GEMM and the attention core's output
     compiled_traffic: float = 0.7  # the same when the compiler fuses
     has_fused_blocks: bool = False  # RMS norm, rotary embedding and gate are one kernel each without a compiler
     softmax_traffic: float = 1.0  # the same of the softmax of eager attention
@@ -33,6 +34,8 @@ class Profile:
     cast_bytes: Mapping[str, float] = field(default_factory=lambda: dict(_CAST_BYTES))  # per quantised GEMM input, by precision
     dispatch_s_per_kernel: float = 6e-6  # CPU time to launch one kernel; hidden unless the GPU is faster
     small_kernels_per_layer: float = 12.0  # forward launches of a layer besides GEMMs and attention; backward twice
+    routing_kernels: float = 80.0  # the same of a mixture of experts: router, permutation, dispatch and their undoing
+    kernels_per_expert: float = 6.0  # and of each local expert
     attention_version: str = ""  # kernel generation; "" = the part's default
     # data parallel
     overlap_gradient_reduce: bool = True
@@ -49,9 +52,11 @@ class Profile:
     gathers_quantised: bool = False  # sequence parallelism gathers inputs after they are quantised; scatters stay 16-bit
     context_overlap: float = 0.8
     expert_overlap: float = 0.0
+    fuses_routing: bool = False  # tokens are permuted and quantised by the exchange itself
     # ZeRO hooks
-    hook_forward_s: float = 0.0  # per layer
-    hook_backward_s: float = 0.0  # per layer
+    hook_forward_s: float = 0.0  # per dense layer; a mixture of experts has hooks on every expert's modules; compiled: none
+    hook_backward_s: float = 0.0  # the same
+    gathers_modules: bool = False  # ZeRO 3: experts are gathered matrix by matrix when they are called, not ahead
     step_fixed_s: float = 0.0
     micro_batch_fixed_s: float = 0.0
     # offload
@@ -93,17 +98,27 @@ _DEEPSPEED = Profile(
     binds_cores=False,  # its launcher binds only when told to
     hook_forward_s=3.0e-3,
     hook_backward_s=5.5e-3,
+    gathers_modules=True,
     step_fixed_s=0.17,
     micro_batch_fixed_s=0.29,
     bucket_elements=500_000_000,
     fitted=dict.fromkeys(
-        ("update_bytes_per_element", "hook_forward_s", "hook_backward_s", "step_fixed_s", "micro_batch_fixed_s"),
+        ("update_bytes_per_element", "hook_forward_s", "hook_backward_s", "step_fixed_s", "micro_batch_fixed_s", "copy_share"),
         ("deep-optimizer-states",),
     ),
 )
+#: DeepSpeed under Hugging Face or plain PyTorch: no Megatron around it that holds each micro-batch
+_DEEPSPEED_HF = replace(
+    _DEEPSPEED,
+    name="deepspeed-hf",
+    source="DeepSpeed under Hugging Face Trainer or Accelerate",
+    step_fixed_s=0.0,
+    micro_batch_fixed_s=0.0,
+)
 _MEGATRON = Profile(
     name="megatron",
-    source="Megatron-LM / Megatron-Core sources",
+    source="Megatron-LM / Megatron-Core sources; eager PyTorch takes the CPU 10 to 20 us per launch",
+    dispatch_s_per_kernel=20e-6,
     elementwise_traffic=1.3,
     has_fused_blocks=True,
     reduce_dtype_bytes=4.0,
@@ -135,6 +150,12 @@ _MEGATRON_CORE = replace(
     tensor_overlap=0.6,
     gathers_quantised=True,
 )
+_MEGATRON_BRIDGE = replace(
+    _MEGATRON_CORE,
+    name="megatron-bridge",
+    source="Megatron Bridge on Megatron-Core, performance recipes with CUDA graphs",
+    dispatch_s_per_kernel=6e-6,
+)
 _LLM_FOUNDRY = replace(
     _FSDP,
     name="llm-foundry",
@@ -146,16 +167,31 @@ PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
         _DEEPSPEED,
+        _DEEPSPEED_HF,
         _MEGATRON,
         _MEGATRON_CORE,
         _MEGATRON_DEEPSPEED,
         replace(_MEGATRON, name="megatron-2021", source="Megatron-LM of 2021 (SC21): fused softmax, bias and dropout kernels"),
         replace(_MEGATRON, name="megatron-2022", source="Megatron-LM of 2022: fused softmax and dropout, sequence parallel"),
         replace(_MEGATRON_CORE, name="nemo", source="NeMo on Megatron-Core"),
-        replace(_MEGATRON_CORE, name="megatron-bridge", source="Megatron Bridge on Megatron-Core"),
+        _MEGATRON_BRIDGE,
+        replace(
+            _MEGATRON_BRIDGE,
+            name="megatron-bridge-26.06",
+            source="Megatron Bridge from container 26.06 on: expert exchange "
+            "beside the other half of the batch, permutation and quantisation fused into it (release notes)",
+            expert_overlap=0.8,
+            fuses_routing=True,
+        ),
         _FSDP,
         _LLM_FOUNDRY,
-        replace(_FSDP, name="torchtitan", attention_version="flash2"),
+        replace(
+            _FSDP,
+            name="torchtitan",
+            source="torchtitan: FSDP2, selective checkpointing by operation",
+            attention_version="flash2",
+            recomputes_operations=True,
+        ),
         replace(_FSDP, name="torchtune", attention_version="flash2"),
         replace(_FSDP, name="hf-trainer", attention_version="flash2"),
         replace(_FSDP, name="accelerate", attention_version="flash2"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from sim.laws.cpu import UNBOUND_SHARE
 from sim.records import Kind, TensorClass
+from sim.workload.shapes import num_mlp_matrices
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
 from sim.workload.step.schedule import Turn
@@ -51,7 +52,8 @@ class Gradients:
         if not is_away and not is_each and not is_late:
             return None
         # a rate limiter keeps `prefetch_layers` blocks ahead of the one that computes
-        window = [] if is_late else lane.history[-profile.prefetch_layers - 1 :][:1]
+        ahead = 0 if routed and profile.gathers_modules else profile.prefetch_layers
+        window = [] if is_late else lane.history[-ahead - 1 :][:1]
         mark = {"phase": phase, "micro_batch": turn.micro_batch, "layer": layer}
         fetched: str | None = None
         if is_away:
@@ -82,6 +84,7 @@ class Gradients:
         plan, last = self.plan, None
         for amount, group, ranks in ((dense, "shard", plan.shards), (routed, "expert_data", plan.expert_replicas)):
             if amount and ranks > 1:
+                num = self._num_matrices if group == "expert_data" and plan.profile.gathers_modules else 1.0
                 last = self.builder.add(
                     lane.name,
                     "collective",
@@ -90,12 +93,18 @@ class Gradients:
                     after=after,
                     collective="all_gather",
                     group=group,
-                    size_bytes=amount * self.builder.stored_weight_bytes,
+                    size_bytes=amount / num * self.builder.stored_weight_bytes,
+                    num_calls=num,
                     compute_share=plan.profile.collective_compute_share,
                     tensor_class=TensorClass.WEIGHTS,
                     **mark,
                 )
         return last
+
+    @property
+    def _num_matrices(self) -> float:
+        """Matrices of one layer's local experts."""
+        return num_mlp_matrices(self.plan.shape) * self.plan.shape.experts / self.plan.expert
 
     def gather_updated(self, lane: Lane, after: list[str]) -> list[str]:
         """ZeRO 1 and 2: after the update every rank fetches the weights that others updated (unless the next step does)."""

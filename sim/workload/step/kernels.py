@@ -126,7 +126,8 @@ def elementwise_bytes(plan: Plan, *, is_moe: bool) -> float:
     else:
         copies = linear.expert_tokens(plan)
         mlp_bytes = each * (copies * shape.expert_ffn / (1 if plan.is_expert_wide else t))
-        mlp_bytes += each * tokens * shape.shared_expert_ffn / t + 8.0 * copies * shape.hidden
+        mlp_bytes += each * tokens * shape.shared_expert_ffn / t
+        mlp_bytes += 0.0 if plan.profile.fuses_routing else 8.0 * copies * shape.hidden
     return _traffic(plan) * (hidden_bytes + mlp_bytes + qkv_bytes)
 
 
@@ -145,8 +146,12 @@ def layer_forward(plan: Plan, *, is_moe: bool) -> Pass:
     """One layer, forward."""
     core, _ = attention_core(plan)
     maps = linear.forward(plan, linear.layer_maps(plan, is_moe=is_moe))
-    rest = Pass((elementwise(elementwise_bytes(plan, is_moe=is_moe), "elementwise"),), _rest_launches(plan, is_moe=is_moe))
-    return maps + core + rest
+    return maps + core + _rest(plan, is_moe=is_moe)
+
+
+def _rest(plan: Plan, *, is_moe: bool) -> Pass:
+    """Memory-bound kernels of a layer, forward."""
+    return Pass((elementwise(elementwise_bytes(plan, is_moe=is_moe), "elementwise"),), _rest_launches(plan, is_moe=is_moe))
 
 
 def layer_backward(plan: Plan, *, is_moe: bool) -> Pass:
@@ -160,14 +165,18 @@ def layer_backward(plan: Plan, *, is_moe: bool) -> Pass:
 
 def _rest_launches(plan: Plan, *, is_moe: bool) -> float:
     """Small kernels of a layer besides GEMMs and the attention core."""
-    return plan.profile.small_kernels_per_layer * (2 if is_moe else 1) * (0.4 if plan.training.compile else 1.0)
+    profile = plan.profile
+    routing = profile.routing_kernels + profile.kernels_per_expert * plan.shape.experts / plan.expert if is_moe else 0.0
+    return (profile.small_kernels_per_layer + routing) * (0.4 if plan.training.compile else 1.0)
 
 
 def recompute(plan: Plan, *, is_moe: bool) -> Pass:
     """What a checkpointed layer runs again before its backward."""
-    if plan.training.checkpointing.mode == "selective":
+    if plan.training.checkpointing.mode == "full":
+        return layer_forward(plan, is_moe=is_moe)
+    if not plan.profile.recomputes_operations:
         return attention_core(plan)[0]
-    return layer_forward(plan, is_moe=is_moe)
+    return linear.forward(plan, linear.layer_maps(plan, is_moe=is_moe)).times(0.5) + _rest(plan, is_moe=is_moe)
 
 
 def embedding(plan: Plan) -> Pass:

@@ -136,11 +136,16 @@ def _casts(plan: Plan, maps: tuple[Linear, ...], phase: str) -> list[Kernel]:
     if not size:
         return []
     if phase == "forward":
-        elements = sum(item.m * item.k * item.count for item in maps)
+        elements = sum(item.m * item.k * item.count for item in maps if not _is_fused(plan, item, "expert_in"))
     else:
-        elements = sum(item.m * item.n * item.count for item in maps)
+        elements = sum(item.m * item.n * item.count for item in maps if not _is_fused(plan, item, "expert_out"))
     weights = sum(item.weights for item in maps) / plan.training.gradient_accumulation
     return [elementwise(size * (elements + (weights if phase == "forward" else 0.0)), f"quantise.{phase}", 0.5)]
+
+
+def _is_fused(plan: Plan, item: Linear, routed: str) -> bool:
+    """Whether the expert exchange hands the map its input (or its output's gradient) quantised."""
+    return plan.profile.fuses_routing and item.name == routed
 
 
 def _dequantised(plan: Plan, maps: tuple[Linear, ...], phase: str) -> list[Kernel]:

@@ -17,6 +17,10 @@ from sim.workload.step.plan import Plan
 from sim.workload.step.schedule import Turn
 from sim.workload.step.work import Pass
 
+#: modules with hooks in a dense layer (4 attention, 3 feed-forward, 2 norms, 4 containers), in a layer of experts besides
+#: them, and in each expert (3 maps, activation, container)
+_DENSE_MODULES, _SHARED_MODULES, _EXPERT_MODULES = 13, 8, 5
+
 
 class Passes:
     """Emits chunk passes. One instance per step; lanes hold the state of each stage."""
@@ -156,7 +160,13 @@ class Passes:
         return lane.stage == self.plan.stages - 1 and turn.chunk == self.plan.training.parallelism.interleave - 1
 
     def _hook(self, block: range, each_s: float) -> float:
-        return each_s * len(block) if self.plan.zero_stage == 3 else 0.0
+        """Host time of ZeRO 3's hooks on a block's modules; a compiler puts them into the graph."""
+        plan = self.plan
+        if plan.zero_stage < 3 or plan.training.compile:
+            return 0.0
+        num_moe = plan.num_moe(block)
+        experts = (_SHARED_MODULES + _EXPERT_MODULES * plan.shape.experts / plan.expert) / _DENSE_MODULES
+        return each_s * (len(block) - num_moe + num_moe * experts)
 
     def _recomputed(self, block: range, layers: range) -> range:
         """Layers of the block that are checkpointed: the first `checkpointing.layers` of each stage."""
