@@ -254,6 +254,10 @@ def _cxl(draft: Draft, layout: Layout, grid: Grid) -> None:
     for name, table in (("latency", grid.latency), ("bandwidth", grid.bandwidth)):
         for (_, column), figure in table.items():
             by_number[column][name].append(figure)
+    if found:  # it is there, so the socket speaks it
+        draft.parts["host-cpu"].setdefault(
+            "cxl", {"part": "cxl2-pcie5", "lanes": draft.assume("CXL lanes of a socket", _LANES)}
+        )
     for index, (socket, capacity, number) in enumerate(found):
         part = f"cxl-memory-{index}"
         latency, bandwidth = by_number[number]["latency"], by_number[number]["bandwidth"]

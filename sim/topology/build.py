@@ -108,7 +108,7 @@ class _Builder:
             to=entry.to,
             count=entry.count,
             grants=dict(entry.grants),
-            is_hypothetical=self._is_hypothetical(part, entry),
+            is_hypothetical=self._is_hypothetical(name, part, entry),
         )
         if isinstance(part, p.Cpu):
             self._cpu(name, entry, part)
@@ -121,12 +121,12 @@ class _Builder:
         elif isinstance(part, p.Storage):
             self._storage(name, entry, part)
 
-    def _is_hypothetical(self, part: p.Part, entry: DeviceEntry) -> bool:
+    def _is_hypothetical(self, name: str, part: p.Part, entry: DeviceEntry) -> bool:
         """A device does not exist yet if its part, its memory or the link that it hangs on does not."""
-        link = connection_of(entry, part) if entry.to else None
+        link = connection_of(name, self.topology, self.parts) if entry.to else None
         attached = part.memory.part if isinstance(part, (p.Cpu, p.Gpu)) and part.memory else ""
         names = (entry.memory.part if entry.memory else "", attached, link.part if link else "")
-        return part.hypothetical or any(self.parts[name].hypothetical for name in names if name)
+        return part.hypothetical or any(self.parts[other].hypothetical for other in names if other)
 
     def _fields(self, part: p.Part, entry: DeviceEntry) -> dict[str, Any]:
         """The part by field name, with what its memory class says where it is silent, slowed to the device's speed."""
@@ -231,7 +231,7 @@ class _Builder:
         part = self.parts[entry.part]
         if isinstance(part, p.Nic):
             self._network(name, part, entry.count)
-        choice = connection_of(entry, part)
+        choice = connection_of(name, self.topology, self.parts)
         if choice is None:
             if isinstance(part, p.Storage):  # on the memory bus
                 self.edges += [_bus(a, b) for up in entry.to for a, b in ((up, name), (name, up))]

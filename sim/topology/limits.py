@@ -8,7 +8,7 @@ from sim.errors import Fault
 from sim.topology import parts as p
 from sim.topology.description import DeviceEntry, Populated, Topology
 from sim.topology.ports import check_connected, check_ports
-from sim.topology.wires import raw_rate
+from sim.topology.wires import connection_of, connections, expand, raw_rate
 
 #: headroom of a stated speed: data sheets round (4800 MT/s, 31.5 GB/s)
 _ROUNDING = 1.01
@@ -33,6 +33,12 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
     """Faults of a machine, in file order; empty for a possible one."""
     for name, entry in topology.devices.items():
         part = parts[entry.part]
+        if isinstance(part, (p.Memory, p.Link)):
+            kind = "a memory technology" if isinstance(part, p.Memory) else "a link"
+            yield Fault(
+                path=f"devices.{name}.part", what=f"{entry.part} is {kind}, not a device", remedy="name a device's part"
+            )
+            return  # nothing else can be said of it
         for up in entry.to:
             if up not in topology.devices:
                 yield Fault(
@@ -53,12 +59,15 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
                 remedy="say why it is believed possible: basis: ...",
             )
         yield from _rates(f"devices.{name}", entry, part, parts)
+        yield from _attachment(f"devices.{name}", entry, part, topology, parts)
         yield from _grants(f"devices.{name}.grants", entry, part, topology)
         if isinstance(part, p.Expander) and len(entry.to) > part.heads:
             yield Fault(
                 path=f"devices.{name}.to", what=f"hangs on {len(entry.to)} devices, {entry.part} has {part.heads} heads",
                 remedy=f"use at most {part.heads}, or put a switch in between",
             )  # fmt: skip
+    yield from _sockets(topology, parts)
+    yield from _links(topology, parts)
     yield from check_connected(topology, parts)
     yield from check_ports(topology, parts)
 
@@ -67,6 +76,9 @@ def _dimms(path: str, memory: Populated, parts: Mapping[str, p.Part], cpu: p.Cpu
     module = parts[memory.part]
     if not isinstance(module, p.Memory):
         yield Fault(path=f"{path}.part", what=f"{memory.part!r} is a {module.kind}, expected a memory part")
+        return
+    if not cpu.memory_channels:
+        yield Fault(path=path, what=f"{cpu_name} has no DIMM slots, its memory is soldered", remedy="remove memory:")
         return
     if memory.channels > cpu.memory_channels:
         yield Fault(
@@ -130,6 +142,64 @@ def _rates(path: str, entry: DeviceEntry, part: p.Part, parts: Mapping[str, p.Pa
                 what=f"{key} of {entry.part} is {_gb(rate)}, its {port.part} x{port.lanes} carries {_gb(raw)}",
                 remedy="lower it, or give the part a wider link",
             )
+
+
+def _attachment(
+    path: str, entry: DeviceEntry, part: p.Part, topology: Topology, parts: Mapping[str, p.Part]
+) -> Iterator[Fault]:
+    """Lane counts that exist, expanders that hold what they claim, persistent memory on sockets that drive it."""
+    link = parts.get(up.part) if entry.to and (up := connection_of(path.removeprefix("devices."), topology, parts)) else None
+    widths = link.widths if isinstance(link, p.Link) else ()
+    written = entry.link.lanes if entry.link else None
+    if written and widths and written not in widths and written <= max(widths):  # more than the port has is another fault
+        known = ", ".join(f"x{width}" for width in widths)
+        yield Fault(path=f"{path}.link.lanes", what=f"no link of {written} lanes exists", remedy=f"use {known}")
+    if isinstance(part, p.Expander) and entry.capacity and entry.capacity > part.capacity * entry.count:
+        holds = f"{entry.part} holds {_gib(part.capacity)}" + (f", {entry.count} of them" if entry.count > 1 else "")
+        yield Fault(
+            path=f"{path}.capacity", what=f"{_gib(entry.capacity)}, {holds}", remedy="use a larger part, or more: count"
+        )
+    if isinstance(part, p.Storage) and part.link is None:
+        for name in entry.to:
+            socket = parts[topology.devices[name].part] if name in topology.devices else None
+            if isinstance(socket, p.Cpu) and not socket.persistent_memory:
+                what = f"{topology.devices[name].part} ({name}) does not drive persistent memory"
+                yield Fault(path=f"{path}.to", what=what, remedy="hang it on a Xeon of the second or third generation")
+
+
+def _sockets(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
+    """No more sockets in one coherent system than the CPU allows: as many as links join, directly or in a chain."""
+    joined = {name: {name} for name, entry in topology.devices.items() if isinstance(parts[entry.part], p.Cpu)}
+    for group in topology.links.values():
+        for a, b in connections(group, topology.devices):
+            if a in joined and b in joined and joined[a] is not joined[b]:
+                joined[a] |= joined[b]
+                for name in joined[a]:
+                    joined[name] = joined[a]
+    for name, system in joined.items():
+        cpu = parts[topology.devices[name].part]
+        if isinstance(cpu, p.Cpu) and len(system) > cpu.max_sockets:
+            what = f"{len(system)} sockets in one system, {topology.devices[name].part} runs in systems of {cpu.max_sockets}"
+            yield Fault(path=f"devices.{name}.part", what=what, remedy="use a part for more sockets, or fewer sockets")
+            return  # once for the machine
+
+
+def _links(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
+    """Ends of links name devices, and a link has two of them."""
+    for key, group in topology.links.items():
+        ends = {"between": group.between or (), "matched": group.matched or (), "mesh": group.mesh}
+        ends["pairs"] = tuple(name for pair in group.pairs for name in pair)
+        for word, patterns in ends.items():
+            for pattern in dict.fromkeys(patterns):
+                if not expand(pattern, topology.devices):
+                    known = ", ".join(topology.devices)
+                    yield Fault(path=f"links.{key}.{word}", what=f"no device {pattern!r}", remedy=f"devices are {known}")
+        if not any(ends.values()):
+            yield Fault(
+                path=f"links.{key}", what="the link has no ends", remedy="write between: [a, b], mesh, matched or pairs"
+            )
+        if not isinstance(part := parts[group.part], p.Link):
+            yield Fault(path=f"links.{key}.part", what=f"{group.part!r} is a {part.kind}, expected a link part")
 
 
 def _grants(path: str, entry: DeviceEntry, part: p.Part, topology: Topology) -> Iterator[Fault]:

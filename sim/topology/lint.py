@@ -109,7 +109,7 @@ def _narrow_links(setup: Setup) -> Iterator[Finding]:
     for name, entry in setup.topology.devices.items():
         part = setup.parts[entry.part]
         port = part.pcie if isinstance(part, p.Gpu) else part.link if isinstance(part, p.Expander) else None
-        link = connection_of(entry, part)
+        link = connection_of(name, setup.topology, setup.parts)
         if port is None or link is None or not entry.to:
             continue
         has, could = _raw(setup, link.part) * link.lanes, _raw(setup, port.part) * port.lanes
@@ -123,8 +123,8 @@ def _narrow_links(setup: Setup) -> Iterator[Finding]:
 
 def _uplinks(setup: Setup) -> Iterator[Finding]:
     """PCIe and CXL switches with more below than above; adapters do not count, their traffic stays below the switch."""
-    for name, entry, part in setup.entries(p.Switch):
-        up = connection_of(entry, part)
+    for name, entry, _part in setup.entries(p.Switch):
+        up = connection_of(name, setup.topology, setup.parts)
         if up is None or not entry.to:
             continue
         above = _raw(setup, up.part) * up.lanes * len(entry.to)
@@ -140,7 +140,7 @@ def _uplinks(setup: Setup) -> Iterator[Finding]:
 def _raw_below(setup: Setup, name: str) -> float:
     entry = setup.topology.devices[name]
     part = setup.parts[entry.part]
-    link = connection_of(entry, part)
+    link = connection_of(name, setup.topology, setup.parts)
     if link is None or isinstance(part, p.Nic):
         return 0.0
     return _raw(setup, link.part) * link.lanes * entry.count

@@ -121,6 +121,7 @@ class Cpu:
     memory_transfers_mrdimm: Annotated[TransfersPerSecond, Ge(0), Doc("fastest MRDIMM speed; 0 = none")] = 0.0
     max_dimms_per_channel: Annotated[int, Ge(1), Le(2), Doc("DIMM slots that a channel drives")] = 2
     memory_capacity: Annotated[Bytes, Ge(0), Doc("most DRAM per socket; 0 = not stated")] = 0.0
+    persistent_memory: Annotated[bool, Doc("drives persistent memory modules in its DIMM slots")] = False
     memory: Annotated[Attached | None, Doc("memory soldered to the package (HBM, LPDDR)")] = None
     bus: Annotated[Bus | None, Doc("replaces the DIMM class's efficiency")] = None
     latency: Annotated[Latency, Doc("local DRAM, seen by a core")]

@@ -37,6 +37,7 @@ class Plug:
     lanes: int
     is_shared: bool = False  # its lanes add up with those of other links
     is_tree: bool = False  # the far end of a device's own link
+    is_socket: bool = False  # between two sockets
 
     def at(self, key: str) -> str:
         """Path of the link's `part` or `lanes`."""
@@ -52,7 +53,7 @@ def check_ports(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fau
         key = (plug.path, plug.part_name, plug.link.type)
         name = NAMES.get(plug.link.type, plug.link.type)
         if port is None:  # a CPU or a system on a chip may have ports that its part does not list
-            if key not in reported and isinstance(parts[plug.part_name], p.Gpu) and not plug.is_tree:
+            if key not in reported and _is_missing(plug, parts):
                 reported.add(key)
                 yield Fault(path=plug.at("part"), what=f"{plug.part_name} ({plug.device}) has no {name}", remedy=_instead(plug))
             continue
@@ -61,6 +62,11 @@ def check_ports(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fau
         used[plug.device, plug.link.type] += plug.lanes
         lanes = used[plug.device, plug.link.type] if plug.is_shared and plug.link.type in _COUNTED else plug.lanes
         spare = CHIPSET_LANES if plug.is_tree and isinstance(parts[plug.part_name], p.Cpu) else 0
+        if plug.link.type == "cxl" and plug.is_tree:  # CXL runs on lanes of the socket's PCIe port
+            used[plug.device, "pcie"] += plug.lanes
+        has = getattr(parts[plug.part_name], "pcie", None)
+        if plug.is_tree and has and used[plug.device, "pcie"] > has.lanes + spare and key not in reported:
+            lanes, port, name = used[plug.device, "pcie"], has, "PCIe"
         if lanes > port.lanes + spare and key not in reported:
             reported.add(key)
             words = "lanes" if plug.link.type in ("pcie", "cxl") else "links"
@@ -68,10 +74,22 @@ def check_ports(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fau
                 path=plug.at("lanes"), what=f"{lanes} {name} {words} at {plug.device}, {plug.part_name} has {port.lanes}",
                 remedy=f"use at most {port.lanes}",
             )  # fmt: skip
-        if not plug.is_tree and raw_rate(plug.link) > raw_rate(own) * (1 + _ROUNDING) and key not in reported:
+        if (
+            not (plug.is_tree and plug.is_implied)
+            and raw_rate(plug.link) > raw_rate(own) * (1 + _ROUNDING)
+            and key not in reported
+        ):
             reported.add(key)
             what = f"{plug.link_name} is faster than what {plug.part_name} ({plug.device}) has"
             yield Fault(path=plug.at("part"), what=what, remedy=f"use {port.part}")
+
+
+def _is_missing(plug: Plug, parts: Mapping[str, p.Part]) -> bool:
+    """Whether a part without such a port surely has none: GPUs list theirs, CPUs CXL and, if any, their links to sockets."""
+    part = parts[plug.part_name]
+    if isinstance(part, p.Cpu):
+        return (plug.link.type == "cxl" and plug.is_tree) or (plug.is_socket and part.sockets is not None)
+    return isinstance(part, p.Gpu) and not plug.is_tree
 
 
 def port_for(part: p.Part, link_type: str, parts: Mapping[str, p.Part]) -> p.Port | None:
@@ -81,6 +99,8 @@ def port_for(part: p.Part, link_type: str, parts: Mapping[str, p.Part]) -> p.Por
         port = getattr(part, attribute, None)
         if isinstance(port, p.Port) and isinstance(link := parts.get(port.part), p.Link):
             found.setdefault(link.type, port)
+    if isinstance(part, p.Cpu) and link_type == "cxl":
+        return found.get("cxl")
     return next((found[kind] for kind in _CARRIERS.get(link_type, (link_type,)) if kind in found), None)
 
 
@@ -88,7 +108,7 @@ def _plugs(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Plug]:
     """Both ends of every link, in file order."""
     devices = topology.devices
     for name, entry in devices.items():
-        uplink = connection_of(entry, parts[entry.part]) if entry.to else None
+        uplink = connection_of(name, topology, parts) if entry.to else None
         link = parts.get(uplink.part) if uplink else None
         if uplink is None or not isinstance(link, p.Link):
             continue
@@ -105,16 +125,19 @@ def _plugs(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Plug]:
         if not isinstance(link, p.Link):
             continue
         for pair in connections(group, devices):
+            is_socket = all(end in devices and isinstance(parts[devices[end].part], p.Cpu) for end in pair)
             for device in pair:
                 if device in devices and not isinstance(parts[devices[device].part], p.Switch):
                     yield Plug(
                         path=f"links.{key}", device=device, part_name=devices[device].part, link=link,
-                        link_name=group.part, lanes=group.lanes, is_shared=True,
+                        link_name=group.part, lanes=group.lanes, is_shared=True, is_socket=is_socket,
                     )  # fmt: skip
 
 
 def _instead(plug: Plug) -> str:
-    if plug.link.type in ("nvlink", "xgmi"):
+    if plug.link.type == "cxl":
+        return "hang it on a socket with CXL"
+    if plug.link.type in ("nvlink", "xgmi") and not plug.is_socket:
         return "remove the link: copies between the devices go over PCIe"
     return "use a link that the part has"
 

@@ -10,7 +10,7 @@ from itertools import combinations
 from sim.laws.links import lane
 from sim.records import Channel, LatencyLaw
 from sim.topology import parts as p
-from sim.topology.description import DeviceEntry, LinkEntry
+from sim.topology.description import LinkEntry, Topology
 from sim.topology.graph import Edge, Traffic
 
 
@@ -45,15 +45,44 @@ class Uplink:
     lanes: int
 
 
-def connection_of(entry: DeviceEntry, part: p.Part) -> Uplink | None:
+def connection_of(name: str, topology: Topology, parts: Mapping[str, p.Part]) -> Uplink | None:
     """The link by which a device hangs on `to`: as written, else (or what is left out) the part's own port.
 
-    A switch has one x16 uplink of its port's generation.
+    A switch has one x16 uplink of its port's generation. A generation that is not written is the fastest that both
+    ends have. CXL runs over PCIe lanes: an expander's link written as PCIe is the CXL link of its own port.
     """
+    entry = topology.devices[name]
+    part = parts[entry.part]
     port = getattr(part, "link", None) or getattr(part, "pcie", None)
     own = (part.port.part, 16) if isinstance(part, p.Switch) else (port.part, port.lanes) if port else ("", 0)
-    written = (entry.link.part or own[0], entry.link.lanes or own[1]) if entry.link else own
-    return Uplink(part=written[0], lanes=written[1]) if all(written) else None
+    written = entry.link.part if entry.link else ""
+    if isinstance(part, p.Expander) and _carries(parts.get(written), parts.get(own[0])):
+        written = own[0]
+    lanes = (entry.link.lanes if entry.link else None) or own[1]
+    chosen = written or _slowest(own[0], [parts[topology.devices[up].part] for up in entry.to if up in topology.devices], parts)
+    return Uplink(part=chosen, lanes=lanes) if chosen and lanes else None
+
+
+def _carries(written: p.Part | None, own: p.Part | None) -> bool:
+    """Whether `written` is the PCIe generation on whose lanes the CXL link `own` runs."""
+    if not isinstance(written, p.Link) or not isinstance(own, p.Link):
+        return False
+    return (written.type, own.type) == ("pcie", "cxl") and written.transfers == own.transfers
+
+
+def _slowest(own: str, above: list[p.Part], parts: Mapping[str, p.Part]) -> str:
+    """The slowest of a device's link and the links of the same kind of what it hangs on."""
+    link = parts.get(own)
+    if not isinstance(link, p.Link) or link.type not in ("pcie", "cxl"):
+        return own
+    chosen = own
+    for up in above:
+        ports = [up.port] if isinstance(up, p.Switch) else [up.cxl, up.pcie] if isinstance(up, p.Cpu) else []
+        for port in ports:
+            theirs = parts.get(port.part) if port else None
+            if port is not None and isinstance(theirs, p.Link) and theirs.type == link.type:
+                chosen = min((chosen, port.part), key=lambda name: raw_rate(parts[name]))  # type: ignore[arg-type]
+    return chosen
 
 
 def raw_rate(link: p.Link) -> float:
