@@ -92,6 +92,10 @@ class Fluid(Flows):
         unlinked = self._link(now) if self.relink else ()
         if self.fresh:
             self._place(now)
+        for channel in unlinked:
+            if self.num_members[channel]:  # its members go back to their caps: no rounding of running sums may keep them
+                self._sum_anew(channel)
+                self.dirty[channel] = None
         rounds = 0
         while self.dirty:
             # lowest level first: what is settled below is not changed by what is above
