@@ -11,7 +11,7 @@ from sim.workload.footprint import footprint, layer_activations, logits_bytes, p
 from sim.workload.footprint.counts import sub_groups
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import builtin, parameters
-from sim.workload.training import Adapter, Checkpointing, Optimizer, Parallelism, Training
+from sim.workload.training import Adapter, Checkpointing, Load, Optimizer, Parallelism, Training
 
 GIB = 2.0**30
 STATES = (TensorClass.WEIGHTS, TensorClass.MASTER_WEIGHTS, TensorClass.GRADIENTS, TensorClass.OPTIMIZER_STATES)
@@ -166,3 +166,19 @@ def test_reserved_memory_counts_once_per_host_and_process_memory_once_per_rank()
     training = Training(model=builtin("gpt2"), parallelism=Parallelism(data=4))
     bare, taken = (footprint(training, reserved_bytes=size).peak("dram").size_bytes for size in (0.0, 5 * GIB))
     assert taken - bare == pytest.approx(5 * GIB)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_zero_3_without_its_context_moves_the_whole_model_to_every_gpu_first(ranks: int) -> None:
+    """GPT-J 6B took about 13 GB of each GPU with 2 and with 4 of them (DeepSpeed issue 4093)."""
+    plan = Training(
+        model=builtin("gpt-j-6b"),
+        framework="deepspeed-zero",
+        precision="fp16",
+        optimizer=Optimizer(offload=True),
+        parallelism=Parallelism(data=ranks, zero_stage=3),
+    )
+    whole = footprint(dataclasses.replace(plan, load=Load(ranks="all")))
+    assert whole.peak("gpu", ("init",)).size_bytes == pytest.approx(13e9, rel=0.25)
+    assert sum(whole.at("gpu", "init").values()) >= 2 * parameters(builtin("gpt-j-6b")).total
+    assert footprint(plan).peak("gpu", ("init",)).size_bytes < whole.peak("gpu", ("init",)).size_bytes

@@ -79,7 +79,7 @@ def _optimizer_bytes(training: Training, element: float) -> float:
 def gpu_states(training: Training, rank: RankParameters, how: Behaviour, homes: Homes) -> Iterator[Term]:
     """Weights, master weights, gradients and states that stay on the GPU."""
     sizes = state_bytes(training, rank, how)
-    yield from _weights(training, rank, sizes, homes)
+    yield from _weights(training, rank, how, sizes, homes)
     share = homes[TensorClass.MASTER_WEIGHTS].get("gpu", 0.0)
     yield _term(
         "master weights",
@@ -108,7 +108,7 @@ def frozen_bytes(training: Training, rank: RankParameters, sizes: StateBytes) ->
     return scale * (2.0 * (rank.total - rank.quantised) + quantised_bytes(training) * rank.quantised)
 
 
-def _weights(training: Training, rank: RankParameters, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
+def _weights(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
     share = homes[TensorClass.WEIGHTS].get("gpu", 0.0)
     when = FROM_INIT if share < 1 else ("load", *FROM_INIT)
     if training.adapter.type != "none":
@@ -121,6 +121,10 @@ def _weights(training: Training, rank: RankParameters, sizes: StateBytes, homes:
     yield _term(
         "weights", TensorClass.WEIGHTS, sizes.weight * sizes.kept_weights * share, when, sizes.weight, sizes.kept_weights
     )
+    if how.moves_whole_model and training.parallelism.zero_stage == 3 and training.load.ranks == "all":
+        number = rank.total - sizes.kept_weights * share
+        name = "whole model before it is partitioned"
+        yield _term(name, TensorClass.WEIGHTS, sizes.weight * number, ("init",), sizes.weight, number)
 
 
 def _gradients(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
