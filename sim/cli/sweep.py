@@ -170,10 +170,10 @@ def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[
     from sim.cli.outputs import manifest_of
     from sim.config.results_folder import ResultsFolder
     from sim.study.export import write_csv, write_summary
+    from sim.study.head import head_of
 
     results = ResultsFolder(study.folder)
-    head = {"scenario": study.file.name, "question": study.file.question}
-    results.draw("summary.json", lambda path: write_summary(head, study.outcomes, path))
+    results.draw("summary.json", lambda path: write_summary(head_of(study.file), study.outcomes, path))
     results.draw("points.csv", lambda path: write_csv(study.outcomes, path))
     if has_plots:
         from sim.cli.sweep_pictures import draw_pictures

@@ -23,8 +23,13 @@ Point = dict[str, Any]
 def draw_pictures(study: Study, results: ResultsFolder) -> None:
     """Every picture that the sweep's parameters allow."""
     from sim.report.curves import draw_sweep
+    from sim.report.machine_picture import draw_machine
     from sim.report.pooling import draw_pool, has_pool
+    from sim.study.head import only_machine
 
+    scenario = only_machine(study.file)
+    if scenario is not None:
+        results.draw("machine.png", partial(draw_machine, scenario.machine))
     pooled = [point for point in islice(study.points(), _MAX_DRAWN) if point.get("jobs")]
     if has_pool(pooled):
         results.draw("pool.png", partial(draw_pool, study.file.name, pooled))

@@ -5,12 +5,14 @@ import dataclasses
 import json
 
 import pytest
+import yaml
 
 from sim.cli import run as tiersim
 from sim.cli.sweep import exit_code, shortage
-from sim.config import load_machine
+from sim.config import load_machine, scenario_of
 from sim.study import identity
 from sim.study.export import write_csv, write_parquet
+from sim.study.head import head_of, only_machine
 from sim.study.identity import digest
 from sim.study.names import short_names
 from sim.study.study import Study, Tally
@@ -26,6 +28,20 @@ sweep:
   workload.training.batch_size: [1, 2]
   placement.optimizer_states: [gpu, dram, cxl]
 """
+
+
+def test_a_sweep_says_its_machines_and_what_it_assumes():
+    data = {key: value for key, value in yaml.safe_load(SWEEP).items() if key != "sweep"}
+    one = head_of(scenario_of(data | {"sweep": {"workload.training.batch_size": [1, 2]}}))
+    assert one["machine"] == "desktop-rtx-4090"
+    assert one["assumptions"]
+    assert not any(text.startswith("desktop-rtx-4090: ") for text in one["assumptions"])
+    two = scenario_of(data | {"sweep": {"topology": ["desktop-rtx-4090", "gh200"]}})
+    assert head_of(two)["machine"] == "desktop-rtx-4090, gh200"
+    assert any(text.startswith("gh200: ") for text in head_of(two)["assumptions"])
+    assert only_machine(two) is None
+    lanes = scenario_of(data | {"sweep": {"topology.gpu0.link.lanes": [8, 16, 1000]}})  # the last is a row with its reason
+    assert only_machine(lanes) is not None
 
 
 @pytest.fixture

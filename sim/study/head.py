@@ -1,0 +1,68 @@
+"""What a sweep's results say besides its points: the question, the machines, what was assumed, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from sim.config.scenario_file import ScenarioFile
+from sim.config.sweep import Assignment
+from sim.errors import TiersimError
+from sim.experiment import prepare
+from sim.scenario import Scenario
+
+#: machines that are looked at; a sweep over more says how many it leaves out
+_MAX_MACHINES = 24
+_MAX_POINTS = 10_000
+
+
+def head_of(file: ScenarioFile) -> dict[str, Any]:
+    """Head of a sweep's summary: names of the machines, assumptions of all of them and of the first point's step."""
+    scenarios = list(_one_per_machine(file))
+    machines = [scenario.machine for scenario in scenarios]
+    names = list(dict.fromkeys(machine.name for machine in machines))
+    more = [f"the first {_MAX_MACHINES} machines of the sweep"] if len(machines) == _MAX_MACHINES else []
+    prefix = {id(machine): f"{machine.name}: " if len(names) > 1 else "" for machine in machines}
+    assumed = [prefix[id(machine)] + text for machine in machines for text in machine.assumptions]
+    warnings = [prefix[id(machine)] + text for machine in machines for text in machine.warnings]
+    return {
+        "scenario": file.name,
+        "question": file.question,
+        "machine": ", ".join([*names, *more]),
+        "assumptions": list(dict.fromkeys([*file.assumptions, *assumed, *_notes(scenarios)])),
+        "warnings": list(dict.fromkeys(warnings)),
+    }
+
+
+def only_machine(file: ScenarioFile) -> Scenario | None:
+    """The first point, if all points run on one machine (some of whose numbers may be swept)."""
+    scenarios = list(_one_per_machine(file))
+    return scenarios[0] if len({scenario.machine.name for scenario in scenarios}) == 1 else None
+
+
+def _one_per_machine(file: ScenarioFile) -> Iterator[Scenario]:
+    """A scenario for each machine of the sweep, as far as it can be resolved."""
+    seen: set[str] = set()
+    for point in islice(file.plan or (Assignment({}, {}),), _MAX_POINTS):
+        swept = {path: value for path, value in point.overlay.items() if path.split(".")[0] in ("topology", "jobs")}
+        if repr(swept) in seen:
+            continue
+        seen.add(repr(swept))
+        try:
+            yield file.resolve(point.overlay, point.parameters)
+        except TiersimError:
+            continue  # the point is a row with this reason
+        if len(seen) >= _MAX_MACHINES:
+            return
+
+
+def _notes(scenarios: list[Scenario]) -> tuple[str, ...]:
+    """What the first step that can be written assumes."""
+    for scenario in scenarios:
+        if len(scenario.jobs) == 1:
+            try:
+                return prepare(scenario)[0].notes
+            except TiersimError:
+                continue
+    return ()
