@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from sim.metrics.breakdown import KEYS, busy_interval, rank_of, slowest_rank
+from sim.metrics.breakdown import KEYS, Stretch, busy_interval, rank_of, slowest_rank
 from sim.metrics.seen import Seen
 from sim.records import Program, Replay
 
@@ -15,8 +15,8 @@ Stage = tuple[str, str]
 _PRIORITY = tuple(KEYS)
 
 
-def stages_s(program: Program, replay: Replay) -> dict[Stage, float]:
-    """Seconds of the slowest rank by (phase, category); they sum to the makespan, as the breakdown does.
+def stages_s(program: Program, replay: Replay, *, stretch: Stretch | None = None) -> dict[Stage, float]:
+    """Seconds of the slowest rank by (phase, category); they sum to the makespan (stretched, if it is), as the breakdown does.
 
     An instant belongs to the running operation of the first category in the priority of the breakdown, then to the one
     that started first; an instant at which none runs is ("", "idle").
@@ -30,16 +30,18 @@ def stages_s(program: Program, replay: Replay) -> dict[Stage, float]:
             if end > start:
                 spans.append((start, end, _PRIORITY.index(operation.category), operation.phase))
     parts: dict[Stage, list[float]] = {}
-    for stage, seconds in _owned(spans):
-        parts.setdefault(stage, []).append(seconds)
+    counted = stretch or Stretch(after_s=0.0, factor=1.0)
+    for stage, begin, until in _owned(spans):
+        parts.setdefault(stage, []).append(counted.seconds(begin, until))
     found = {stage: math.fsum(seconds) for stage, seconds in parts.items()}
-    rest = replay.makespan_s - math.fsum(found.values())
-    if rest > 1e-12 * replay.makespan_s:
+    whole_s = counted.seconds(0.0, replay.makespan_s)
+    rest = whole_s - math.fsum(found.values())
+    if rest > 1e-12 * whole_s:
         found["", "idle"] = found.get(("", "idle"), 0.0) + rest
     return found
 
 
-def _owned(spans: list[tuple[float, float, int, str]]) -> Iterator[tuple[Stage, float]]:
+def _owned(spans: list[tuple[float, float, int, str]]) -> Iterator[tuple[Stage, float, float]]:
     """Pieces of time with their owner, in order."""
     edges = sorted({time for start, end, _, _ in spans for time in (start, end)})
     waiting = sorted(spans)
@@ -53,4 +55,4 @@ def _owned(spans: list[tuple[float, float, int, str]]) -> Iterator[tuple[Stage, 
         running = [item for item in running if item[2] > begin]
         if running:
             rank, _, _, phase = min(running)
-            yield (phase, KEYS[_PRIORITY[rank]]), until - begin
+            yield (phase, KEYS[_PRIORITY[rank]]), begin, until

@@ -148,7 +148,9 @@ def candidate_from(result: Result, name: str, prices: Mapping[str, Any] | None =
     return Candidate(
         name=name,
         point=result.point(),
-        stages_s=stages_s(result.program, result.replay),
+        stages_s=stages_s(
+            result.program, result.replay, stretch=result.inference.stretch(result.replay) if result.inference else None
+        ),
         owners_s=result.summary.owners_s,
         budget=budget,
         power_w=budget.power_w,

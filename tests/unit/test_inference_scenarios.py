@@ -10,6 +10,7 @@ from sim.errors import InputError
 from sim.experiment import run
 from sim.held_out import hold_out
 from sim.laws.kernels import memory_rate, solo_parts
+from sim.metrics.stages import stages_s
 from sim.placement.capacity import capacity_plan
 from sim.program.collectives import collective
 from sim.study.fit import is_fitting, largest, with_value
@@ -199,3 +200,15 @@ def test_answers_of_two_jobs_are_written_out_to_meet_in_time():
     assert result.summary.step_time_s == pytest.approx(max(job.inference.total_s for job in result.jobs))
     assert streamed.inference.total_s > resident.inference.total_s
     assert {op.micro_batch for op in streamed.program.operations} == set(range(12))
+
+
+def test_stages_of_an_answer_refine_its_breakdown():
+    result = run(scenario({"output_length": 40}, {"weights": "dram"}), with_penalty=False)
+    stages = stages_s(result.program, result.replay, stretch=result.inference.stretch(result.replay))
+    for key, seconds in result.summary.breakdown_s.items():
+        mine = sum(value for (_phase, category), value in stages.items() if category == key)
+        assert mine == pytest.approx(seconds, rel=1e-9, abs=1e-12)
+    assert sum(stages.values()) == pytest.approx(result.inference.total_s)
+    assert sum(value for (phase, _), value in stages.items() if phase == "prefill") == pytest.approx(
+        result.inference.time_to_first_token_s, rel=0.05
+    )
