@@ -14,8 +14,9 @@ from sim.held_out import Fitted
 
 _RINGS = ("vtrain/v100-x8", "vtrain/a100-x4", "vtrain/a100-x8", "azure-ai-benchmarking/a100-x8")
 _SWITCHES = ("azure-ai-benchmarking/h100-x8", "stas-ml-engineering/h200-x8")
-#: seconds per hop of a collective, kernel launch and handshake included; without the fit: a launch
-HOP_S = Fitted(2.4e-6, 5e-6, (*_RINGS, *_SWITCHES))
+#: seconds per hop of a collective, kernel launch and handshake included; without the fit: data
+#: and a flag, each across a link in 0.7 us (pointer chase between GPUs), and a poll
+HOP_S = Fitted(2.4e-6, 2e-6, (*_RINGS, *_SWITCHES))
 #: seconds of a small all-reduce in which every rank reads the buffers of all others over GPU links, inside the step's own
 #: kernels: fit over 7B and 70B decodes on 2 to 8 A100 (gpt-fast, README at 0f925b5); +-50 %
 ONE_SHOT_S = 4e-6
