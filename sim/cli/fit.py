@@ -81,8 +81,7 @@ def _print_fit(found: Fit, body: dict[str, Any], out: Console, *, every_term: bo
     out.print()
     out.print(_phase_table(found))
     if every_term:
-        out.print()
-        out.print(_term_table(found))
+        _print_terms(found, out)
     if found.suggestions:
         out.print()
         out.print(Text("Any one of these makes it fit (each planned again):", style="bold"))
@@ -144,16 +143,24 @@ def _phase_table(found: Fit) -> Any:
     return table
 
 
-def _term_table(found: Fit) -> Any:
-    from sim.cli.printing import plain_table
+def _print_terms(found: Fit, out: Console) -> None:
+    """Every term of the plan: bytes, from which moment on, arithmetic; by tier, of one rank unless it is the host's."""
+    from rich.text import Text
+
     from sim.units import format_bytes
 
-    table = plain_table("Term", "Tier", "Class", "Bytes", "Per", "From", "Formula", title="Every term of the plan")
-    for term in sorted(found.footprint.terms, key=lambda item: (item.tier, -item.size_bytes)):
-        when = term.moments[0] if len(term.moments) > 2 else ", ".join(term.moments)
-        kind = term.tensor_class.value.replace("_", " ")
-        table.add_row(term.name, term.tier, kind, format_bytes(term.size_bytes), term.per, when, term.formula)
-    return table
+    ranks = found.footprint.ranks_per_host
+    for tier in found.footprint.tiers():
+        whose = "one rank" if tier == "gpu" or ranks == 1 else f"each of {ranks} ranks of a host"
+        out.print()
+        out.print(Text(f"Every term on {tier} ({whose})", style="bold"))
+        for term in sorted(found.footprint.terms, key=lambda item: -item.size_bytes):
+            if term.tier != tier:
+                continue
+            when = f"from {term.moments[0]}" if len(term.moments) > 2 else f"in {' and '.join(term.moments)}"
+            once = " (once per host)" if term.per == "host" else ""
+            text = f"  {format_bytes(term.size_bytes):>10}  {term.name}{once}, {when.replace('_', ' ')}"
+            out.print(Text(text + (f" = {term.formula}" if term.formula else "")))
 
 
 def _print_points(name: str, points: list[dict[str, Any]], out: Console) -> None:

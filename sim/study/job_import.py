@@ -178,6 +178,8 @@ def _composed(settings: JobSettings, asked: Asked, model: str, assumed: list[str
     training |= {key: value for key in ("batch_size", "gradient_accumulation") if (value := getattr(asked, key))}
     if "batch_size" not in training:
         assumed.append("micro-batch: 1 (the file does not say; --batch-size)")
+    if not any(key.startswith("checkpointing") for key in training):
+        assumed.append("no activation checkpointing (the file does not say; set checkpointing.active if the script does)")
     nodes = settings.nodes or 1
     gpus = asked.gpus or settings.gpus
     others = 1

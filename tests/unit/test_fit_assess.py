@@ -237,3 +237,24 @@ def test_every_apu_of_a_node_holds_its_rank_and_its_part_of_the_host() -> None:
     assert max(sizes) == pytest.approx(min(sizes))
     shown = run(scenario, with_penalty=False).summary.tiers
     assert [(name, tier.multiplicity) for name, tier in shown.items() if name.endswith(".hbm")] == [("gpu0.hbm", 4)]
+
+
+def test_printed_answer_tells_margin_phase_terms_and_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    from sim.cli import run
+
+    assert run(["fit", "out-of-memory-buffers", "--terms"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "does not fit cpu0.dram lacks 3.44 GiB" in text
+    assert "cpu0.dram is 3.44 GiB short in phase init; its largest tensors: 16 GiB state swap buffers" in text
+    assert "10 GiB weight swap buffers, from init = 5 buffers x 2 B x 1e+09 elements" in text
+    assert "offload.buffer_elements: 500000000 -> cpu0.dram 27.5 GiB of 29.1 GiB, tight" in text
+
+
+def test_printed_answer_says_when_nothing_helps(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from sim.cli import run
+
+    file = tmp_path / "huge.yaml"
+    job = "{model: llama-3.1-405b, sequence_length: 131072, batch_size: 64, framework: pytorch}"
+    file.write_text(f"topology: desktop-rtx-3090\nworkload: {{training: {job}}}\n")
+    assert run(["fit", str(file)]) == 1
+    assert "No change, pair of changes or larger part" in " ".join(capsys.readouterr().out.split())
