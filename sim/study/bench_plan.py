@@ -30,7 +30,8 @@ class Series:
 class Plan:
     """A curve: a benchmark over one of its arguments. `metric` is read; with `is_rate` the curve shows knob / metric.
 
-    Measured rows that differ from the first series in arguments of `variants` only get lines of their own.
+    Measured rows that differ from the first series (`is_each_varied`: from any) in arguments of `variants` only get lines
+    of their own.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Plan:
     metric: str
     series: tuple[Series, ...]
     variants: tuple[str, ...] = ()
+    is_each_varied: bool = False
     x: Axis
     y: Axis
     is_rate: bool = False
@@ -61,16 +63,20 @@ class Plan:
         return own
 
     def _measured_series(self, machine: Machine, known: Sequence[tuple[Row, Canonical]]) -> list[Series]:
-        """Variants of the first series that were measured, those with most rows first."""
+        """Variants of a planned series that were measured, those with most rows first."""
         planned = [self._own(machine, series) for series in self.series]
         counts: dict[str, tuple[int, Series]] = {}
         for _row, found in known:
             rest = {key: value for key, value in found.items() if key != self.over}
-            differing = [key for key in rest if rest[key] != planned[0].get(key)]
-            if self.over not in found or rest in planned or not set(differing) <= set(self.variants):
+            if self.over not in found or rest in planned:
                 continue
-            name = ", ".join(_words(key, rest[key]) for key in differing)
-            counts[name] = (counts.get(name, (0,))[0] + 1, Series(name=name, arguments=rest))
+            for series, own in zip(self.series if self.is_each_varied else self.series[:1], planned, strict=False):
+                differing = [key for key in rest if rest[key] != own.get(key)]
+                if set(differing) <= set(self.variants):
+                    words = [series.name] if self.is_each_varied else []
+                    name = ", ".join([*words, *(_words(key, rest[key]) for key in differing)])
+                    counts[name] = (counts.get(name, (0,))[0] + 1, Series(name=name, arguments=rest))
+                    break
         return [series for _count, series in sorted(counts.values(), key=lambda item: -item[0])]
 
     def _value(self, machine: Machine, arguments: Mapping[str, Any], x: float) -> float:

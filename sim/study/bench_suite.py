@@ -110,7 +110,7 @@ def _host_copy(machine: Machine, _rows: Sequence[Row]) -> Plan:
     ]
     return Plan(
         name="host_device_copy", title=f"Copies {between} {own} by size", benchmark="copy", over="size",
-        values=_COPY_SIZES, metric="bandwidth", series=tuple(series),
+        values=_COPY_SIZES, metric="bandwidth", series=tuple(series), variants=("timing",), is_each_varied=True,
         x=Axis(label="size", dimension="bytes", is_log=True), y=_BANDWIDTH,
     )  # fmt: skip
 
