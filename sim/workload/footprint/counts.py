@@ -97,15 +97,17 @@ def rank_parameters(training: Training, stage: int) -> RankParameters:
     if is_last and shape.tied_embeddings and stage > 0:
         tail += head  # the last stage keeps its own copy of the tied embedding
     dense = body / tensor + embedding + tail
-    routed = num_moe * count.experts * count.expert / expert  # experts are whole on their rank, not split over tensor ranks
     everyone = parallelism.data * parallelism.context
-    replicas = max(1, everyone * tensor // expert)
+    # experts are split over the tensor ranks (Megatron's default), unless their group spans the tensor ranks too
+    split, spread = (1, tensor) if expert > everyone else (tensor, 1)
+    routed = num_moe * count.experts * count.expert / (expert * split)
+    replicas = max(1, everyone * spread // expert)
     shards = num_shards(training)
     share = _trained_share(training, len(layers))
     adapter = _adapter(training, len(layers)) / tensor
     linear = body - len(layers) * count.norm - num_moe * count.router
     has_adapter = training.adapter.type != "none"
-    experts = count.experts * count.expert / expert if num_moe else 0.0
+    experts = count.experts * count.expert / (expert * split) if num_moe else 0.0
     layer = max(count.dense_layer / tensor if num_dense else 0.0, moe_rest / tensor + experts)
     return RankParameters(
         dense=dense,

@@ -116,8 +116,10 @@ def _resident(plan: Plan, update: Update, lanes: list[Lane]) -> tuple[Residency,
     dense, routed = plan.shards, min(plan.shards, plan.expert_replicas)
     weights = ranked.dense / dense + ranked.routed / routed if plan.zero_stage == 3 else ranked.total
     gradients = updated if plan.zero_stage >= 2 else ranked.trained
+    adapter = ranked.adapter / (dense if plan.zero_stage == 3 else 1)
+    stored = weights * update.builder.stored_weight_bytes + adapter * plan.weight_bytes
     return (
-        Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=weights * update.builder.stored_weight_bytes),
+        Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=stored),
         Residency(tensor_class=TensorClass.GRADIENTS, size_bytes=gradients * plan.weight_bytes),
         Residency(tensor_class=TensorClass.MASTER_WEIGHTS, size_bytes=updated * 4.0),
         Residency(tensor_class=TensorClass.OPTIMIZER_STATES, size_bytes=updated * 8.0),
