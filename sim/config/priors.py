@@ -57,6 +57,7 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     ("gpu", "efficiency"): (0.85, "as every DRAM bus"),
     ("gpu", "idle"): ("400 ns", "usual latency of a GPU's memory"),
     ("gpu", "near_latency"): ("150 ns", "usual latency of a GPU's last cache"),
+    ("gpu", "coherent_bandwidth"): ("0 GB/s", "host allocations are cached as the device's own"),
     ("gpu", "copy_bandwidth"): ("0 GB/s", "an engine follows its link"),
     # drives
     ("nvme", "read_latency"): ("80 us", "array read of TLC flash and its controller"),

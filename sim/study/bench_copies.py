@@ -42,6 +42,8 @@ def copy_load(
     for a, share_a in sources.items():
         for b, share_b in targets.items():
             route = _route(machine, a, b, initiator, is_pinned=is_pinned, uses_copy_engine=uses_copy_engine)
+            if a == b and not uses_copy_engine and source != target:  # one memory, two kinds of allocation
+                route = _coherent(machine, route, initiator)
             parts.append((_absorbed(machine, route, b, initiator, share_b * num_bytes), share_a * share_b))
     if not parts:
         raise InputError(Fault(what=f"copy from {source!r} to {target!r}: nothing to do"))
@@ -71,6 +73,12 @@ def _route(machine: Machine, source: str, target: str, initiator: str, *, is_pin
     if uses_copy_engine:
         return route
     return replace(route, rate_cap_bytes_per_s=INFINITY)
+
+
+def _coherent(machine: Machine, route: Route, initiator: str) -> Route:
+    """A copy by kernels where one end was allocated for the host: an APU's caches keep out of it."""
+    limit = machine.part(initiator).get("coherent_bandwidth")
+    return replace(route, rate_cap_bytes_per_s=float(limit)) if limit else route  # type: ignore[arg-type]
 
 
 def _by_cores(machine: Machine, source: str, target: str, cpu: str) -> Route:

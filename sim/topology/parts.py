@@ -176,6 +176,11 @@ class Gpu:
     peer_over_pcie: Annotated[bool, Doc("GPU-to-GPU copies over PCIe are allowed by the stock driver")] = True
     copy_bandwidth: Annotated[BytesPerSecond, Ge(0), Doc("limit of one copy engine; 0 = the link's")] = 0.0
     copy_latency: Annotated[Seconds, Ge(0), Doc("start of a copy: t0 of T = t0 + S/B")] = 5e-6
+    coherent_bandwidth: Annotated[
+        BytesPerSecond,
+        Ge(0),
+        Doc("copies by kernels between host allocations of an APU, which skip its caches; 0 = as its own"),
+    ] = 0.0
     pins_on_demand: Annotated[bool, Doc("copies of pageable memory run as pinned ones (the driver pins)")] = False
     near_latency: Annotated[Seconds, Ge(0), Doc("core to last-level cache: the core's own part of every load")] = 0.0
     kernel_bandwidth: Annotated[

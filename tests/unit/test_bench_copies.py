@@ -52,3 +52,14 @@ def test_peers_copying_both_ways_share_what_their_requests_leave() -> None:
 def test_collectives_push_and_lose_nothing_to_requests() -> None:
     machine = _machine("dgx-a100")
     assert measure(machine, "collective", {"size": 8.0 * 2**30})["bus_bandwidth"] > 0.75 * 300e9
+
+
+def test_kernels_copy_host_allocations_of_an_apu_around_its_caches() -> None:
+    machine = _machine("mi300a-node")
+    copy = {"initiator": "gpu0", "uses_copy_engine": False, "size": 8.0 * 2**30}
+    host = measure(machine, "copy", {**copy, "source": "dram", "target": "gpu"})["bandwidth"]
+    own = measure(machine, "copy", {**copy, "source": "gpu0.hbm", "target": "gpu0.hbm"})["bandwidth"]
+    engine = measure(machine, "copy", {**copy, "uses_copy_engine": True, "source": "dram", "target": "gpu"})["bandwidth"]
+    assert host == pytest.approx(950e9, rel=1e-3)
+    assert own > 1.5 * host
+    assert engine == pytest.approx(58e9, rel=1e-3)
