@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sim.config.inference_faults import inference_faults
 from sim.config.validation import FaultList
 from sim.config.yaml_source import Document, NodePath
 from sim.errors import Fault, InputError
@@ -42,6 +41,8 @@ def job_faults(machine: Machine, jobs: tuple[Job, ...], document: Document) -> l
                 faults += _tier_faults(view, tier, document, here)[1]
             faults += _training_faults(job, len(view.gpus()) * machine.num_nodes, document, path)
         elif isinstance(job.workload, Inference):
+            from sim.config.inference_faults import inference_faults
+
             faults += inference_faults(job, view, document, path)
     return list(dict.fromkeys(faults))
 
