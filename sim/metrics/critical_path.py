@@ -71,11 +71,12 @@ def owners_s(seen: Seen, *, stretch: Stretch | None = None) -> dict[str, float]:
     for index in _path(seen):
         operation, record = seen.operations[index], seen.records[index]
         latency = max(0.0, min(operation.latency_s, record.end_s - record.ready_s))
-        seconds[ARRIVAL if operation.category == "idle" else OVERHEAD] += length(record.ready_s, record.ready_s + latency)
+        stream = streams[operation.stream]
+        # a clock runs until a job starts; idle time of a rank is its framework's
+        seconds[ARRIVAL if stream.role == "clock" else OVERHEAD] += length(record.ready_s, record.ready_s + latency)
         duration = record.end_s - record.start_s
         if duration <= 0.0:
             continue
-        stream = streams[operation.stream]
         key = (id(operation.uses), operation.stream)
         if key not in known:
             known[key] = _uses(operation, channels, saturated, stream.multiplicity)

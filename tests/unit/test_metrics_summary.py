@@ -91,6 +91,15 @@ def test_a_wait_for_memory_is_not_work_but_a_launch_latency_is() -> None:
     assert parts["idle"] == pytest.approx(3.5)
 
 
+@pytest.mark.parametrize(("role", "owner"), [("compute", "overhead"), ("clock", "arrival")])
+def test_what_a_framework_waits_is_overhead_and_what_a_clock_waits_is_the_arrival(role, owner) -> None:
+    waiting = Operation(id="w", kind=Kind.MARKER, stream="a.wait", sequence=0, latency_s=4.0, category="idle")
+    record = OperationRecord(id="w", ready_s=0.0, start_s=4.0, end_s=4.0)
+    streams = (Stream(name="a.wait", role=role),)
+    step = Program(name="wait", channels=(), tiers=(), streams=streams, operations=(waiting,))
+    assert owners_s(Seen(step, replay(record, makespan_s=4.0))) == {owner: 4.0}
+
+
 def test_partition_refuses_more_work_than_time() -> None:
     with pytest.raises(InternalError, match="more work than it lasts"):
         partition({"compute": [(0.0, 2.0)]}, 1.0)
