@@ -29,8 +29,8 @@ def command(
 ) -> None:
     """Run the standard microbenchmarks on a simulated machine, next to what was measured on the real one.
 
-    Bandwidth and latency matrix, loaded latency by read share, host-device copies by size and by number of GPUs, copies
-    between GPUs, collectives by size, CPU Adam by parameters, storage by queue depth.
+    Names for --only: bandwidth_matrix, latency_matrix, bandwidth_by_write_share, loaded_latency, host_device_copy,
+    host_copies_at_once, gpu_copy, collectives, cpu_adam, storage.
 
     Example: tiersim bench gh200-quad --only latency_matrix
     """

@@ -172,8 +172,10 @@ def _near(ends: tuple[p.Part | None, p.Part | None]) -> tuple[float, float]:
 def _hop(link: p.Link, switches: list[p.Switch], *, near: tuple[float, float], is_downward: bool) -> float:
     """Seconds that a load whose data crosses this way adds to the latency of the memory as its owner sees it.
 
-    Data that flows down (a -> b) was asked for by `b`: its core's own part replaces that of `a`. Half of a switch is
-    charged to each of its links.
+    Data that flows down (a -> b) was asked for by `b`: its core's own part replaces that of `a`. A link's latency is that
+    of a way between two devices: half of it is charged at each end that is no switch, and half of a switch to each of its
+    links.
     """
     own = near[1] - near[0] if is_downward else near[0] - near[1]
-    return max(0.0, link.latency + own + sum(switch.latency for switch in switches) / 2)
+    ends = (2 - len(switches)) / 2
+    return max(0.0, link.latency * ends + own + sum(switch.latency for switch in switches) / 2)

@@ -161,3 +161,9 @@ def test_a_collective_needs_two_gpus() -> None:
 def test_every_benchmark_of_the_suite_runs_somewhere() -> None:
     found = {item.name for machine in ("gh200-quad", "rtx-5090-cxl") for item in run_suite(load_machine(machine)).panels}
     assert all(any(name in made for made in found) for name in PANELS)
+
+
+def test_the_help_names_every_benchmark() -> None:
+    from sim.cli.bench import command
+
+    assert all(name in str(command.__doc__) for name in PANELS)

@@ -111,6 +111,16 @@ def test_copies_from_the_far_socket_share_the_socket_link() -> None:
     assert 4 * GIB / max(times(machine, far)) == pytest.approx(link, rel=1e-3)
 
 
+def test_a_switch_on_the_way_adds_its_own_latency_and_no_second_link() -> None:
+    text = "devices: {cpu0: {part: xeon-8480, memory: {part: ddr5-4800-2r, channels: 8, capacity: 512 GiB}}, %s}"
+    direct = machine_from(parse_yaml(text % "gpu0: {part: h100-pcie, to: cpu0}", "m.yaml"), name="m")
+    switched = machine_from(
+        parse_yaml(text % "s0: {part: pcie5-switch, to: cpu0}, gpu0: {part: h100-pcie, to: s0}", "m.yaml"), name="m"
+    )
+    added = switched.latency("gpu0", "cpu0.dram") - direct.latency("gpu0", "cpu0.dram")
+    assert added == pytest.approx(230e-9)  # the switch, there and back
+
+
 def test_an_apu_copies_at_the_rate_of_its_copy_engine() -> None:
     machine = load_machine("mi300a-node")
     rate = measure(machine, "copy", {"source": "dram", "target": "gpu", "initiator": "gpu0", "size": GIB})["bandwidth"]
