@@ -16,9 +16,15 @@ def random_program(
     has_latency: bool = True,
     is_round: bool = False,
     has_windows: bool = False,
+    is_wide: bool = False,
 ) -> Program:
-    """A program that always ends: dependencies point to operations drawn earlier. `is_round` makes ties frequent."""
+    """A program that always ends: dependencies point to operations drawn earlier.
+
+    `is_round` makes ties frequent; `is_wide` draws weights and costs that lie many orders of magnitude apart.
+    """
     draw = random.Random(seed)
+    costs = (0.0, 1e-4, 1.0, 1.0, 1e2) if is_wide else (0.0, 0.5, 1.0, 1.0, 2.0)
+    weights = (1e-3, 1.0, 143.0) if is_wide else (1.0, 1.0, 2.0, 64.0)
 
     def amount(low: float, high: float) -> float:
         return float(draw.randint(1, 4)) * 10.0 if is_round else draw.uniform(low, high)
@@ -35,7 +41,7 @@ def random_program(
     for i in range(num_operations):
         stream = draw.choice(streams).name
         path = draw.sample(channels, draw.randint(0, min(3, num_channels)))
-        uses = tuple((channel.name, draw.choice((0.0, 0.5, 1.0, 1.0, 2.0))) for channel in path)
+        uses = tuple((channel.name, draw.choice(costs)) for channel in path)
         has_law = any(channel.latency and cost for channel, (_, cost) in zip(path, uses, strict=True))
         is_capped = draw.random() < 0.5 or not any(cost for _, cost in uses)
         allocates, frees = (), ()
@@ -54,7 +60,7 @@ def random_program(
                 latency_s=draw.choice((0.0, 0.0, 0.1, 0.25)) if has_latency else 0.0,
                 window_bytes=amount(1, 40) if has_law and draw.random() < 0.5 else 0.0,
                 write_share=draw.uniform(0.0, 0.5) if has_windows else 0.0,
-                weight=draw.choice((1.0, 1.0, 2.0, 64.0)),
+                weight=draw.choice(weights),
                 allocates=allocates,
                 frees=frees,
             )

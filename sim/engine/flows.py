@@ -16,6 +16,13 @@ INFINITY = float("inf")
 IDLE, CAPPED = -2, -1  # values of `limit` that are not channels
 FLOW, LEVEL, START = 0, 1, 2  # what an event (time, index << 2 | kind) is
 
+#: a sum of which less than this share is left after one step has lost digits: it is summed anew before it is used,
+SMALL = 0.25
+#: and so is a load that was this many times the bandwidth for a moment, while levels were not yet what they will be;
+LARGE = 16.0
+#: so many more updates bring that about
+STALE = 1 << 40
+
 
 class Flows:
     """Rates and ends of active flows. Times in s; index f is an operation, c a channel."""
@@ -150,12 +157,19 @@ class Flows:
                 self.num_updates[channel] += 1
                 if channel == limit:
                     self.num_members[channel] -= 1
-                    self.slope[channel] -= load * weight
+                    slope = self.slope[channel]
+                    self.slope[channel] = left = slope - load * weight
                     if not self.num_members[channel]:
                         self._empty(channel)
+                    elif left < SMALL * slope:
+                        self.num_updates[channel] += STALE
                 else:
+                    if self.other[channel] > LARGE * self.bandwidth[channel]:
+                        self.num_updates[channel] += STALE
                     self.other[channel] -= load * weight * self.level[limit]
                     pair = self.crossing[limit][channel]
+                    if load * weight > (1.0 - SMALL) * pair[0]:
+                        self.num_updates[limit] += STALE
                     pair[0] -= load * weight
                     pair[1] -= 1
                     if not pair[1]:

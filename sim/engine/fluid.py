@@ -14,7 +14,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from sim.engine.arrays import LINKED
-from sim.engine.flows import CAPPED, IDLE, INFINITY, LEVEL, Flows
+from sim.engine.flows import CAPPED, IDLE, INFINITY, LARGE, LEVEL, STALE, Flows
 from sim.errors import InternalError
 from sim.laws.sharing import TIE
 
@@ -146,11 +146,11 @@ class Fluid(Flows):
             self.virtual[channel] = 0.0
             level = self.level[channel] = 0.0  # the base that `_cross` and the change below refer to
         self.clock[channel] = now
-        if self.num_updates[channel] > 16 + 2 * len(self.users[channel]):
-            self._sum_anew(channel)
         fair = 0.0
         # each move raises the fair level; `max` keeps rounding from undoing that, so a flow moves twice at most
         while True:
+            if self.num_updates[channel] > 16 + 2 * len(self.users[channel]):
+                self._sum_anew(channel)
             if self.num_members[channel]:
                 fair = max((bandwidth - self.other[channel]) / self.slope[channel], fair)
                 if self._let_out(channel, fair, now):
@@ -188,8 +188,8 @@ class Fluid(Flows):
     def _spread(self, channel: int, change: float) -> None:
         """Tell the channels that members cross that their load has changed."""
         for other, pair in self.crossing[channel].items():
+            self.num_updates[other] += STALE if self.other[other] > LARGE * self.bandwidth[other] else 1
             self.other[other] += pair[0] * change
-            self.num_updates[other] += 1
             if self.num_members[other] or self.other[other] > self.bandwidth[other] * FULL:
                 self.dirty[other] = None
 

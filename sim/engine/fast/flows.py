@@ -6,7 +6,7 @@ from typing import Any
 
 from sim.engine.fast.heaps import drop, drop_event, put, set_event
 from sim.engine.fast.jit import inner
-from sim.engine.flows import IDLE
+from sim.engine.flows import IDLE, LARGE, SMALL, STALE
 
 #: rows of `State.lists`
 FRESH, DIRTY, RELINK, UNLINKED, ENDED, STARTED, QUEUED, PLACED = range(8)
@@ -187,7 +187,10 @@ def detach(s: Any, flow: int, now: float) -> None:
             at, item = s.count[0].capped + s.channel[link.channel].slot_at, s.count[0].capped + link.slot
             channel.num_capped = drop(s.heap, s.place, at, channel.num_capped, item)
         elif link.channel == row.limit:
-            channel.slope -= link.load * row.weight
+            slope = channel.slope
+            channel.slope = slope - link.load * row.weight
+            if channel.slope < SMALL * slope:
+                channel.num_updates += STALE
             at, item = s.count[0].by_finish + s.channel[link.channel].slot_at, s.count[0].by_finish + link.slot
             channel.num_finishing = drop(s.heap, s.place, at, channel.num_finishing, item)
             at, item = s.count[0].by_cap + s.channel[link.channel].slot_at, s.count[0].by_cap + link.slot
@@ -197,7 +200,11 @@ def detach(s: Any, flow: int, now: float) -> None:
                 drop_event(s, len(s.stream) + link.channel)
         else:
             pair = pair_of(s, row.lane, row.limit, j - first)
+            if channel.other > LARGE * channel.bandwidth:
+                channel.num_updates += STALE
             channel.other -= link.load * row.weight * s.channel[row.limit].level
+            if link.load * row.weight > (1.0 - SMALL) * s.pair[pair].load:
+                s.channel[row.limit].num_updates += STALE
             s.pair[pair].load -= link.load * row.weight
             s.pair[pair].count -= 1
             if not s.pair[pair].count:

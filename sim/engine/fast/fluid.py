@@ -22,7 +22,7 @@ from sim.engine.fast.flows import (
 from sim.engine.fast.heaps import drop, put, set_event
 from sim.engine.fast.jit import inner, integer
 from sim.engine.fast.linking import link, relink, unlink
-from sim.engine.flows import CAPPED, IDLE, INFINITY
+from sim.engine.flows import CAPPED, IDLE, INFINITY, LARGE, STALE
 from sim.engine.fluid import FULL
 from sim.laws.sharing import TIE
 
@@ -154,11 +154,11 @@ def settle_channel(s: Any, channel: int, now: float) -> None:
     else:
         level = row.level = row.virtual = 0.0
     row.clock = now
-    if row.num_updates > 16 + 2 * row.num_users:
-        sum_anew(s, channel)
     fair = 0.0
     # each move raises the fair level; `max` keeps rounding from undoing that, so a flow moves twice at most
     while True:
+        if row.num_updates > 16 + 2 * row.num_users:
+            sum_anew(s, channel)
         if row.num_members:
             fair = max((row.bandwidth - row.other) / row.slope, fair)
             if let_out(s, channel, fair, now):
@@ -187,8 +187,8 @@ def settle_channel(s: Any, channel: int, now: float) -> None:
         for k in range(row.pair_at, row.pair_at + row.num_crossing):
             pair = s.pair[s.crossing[k]]
             other = s.channel[pair.target]
+            other.num_updates += STALE if other.other > LARGE * other.bandwidth else 1
             other.other += pair.load * (fair - level)
-            other.num_updates += 1
             if other.num_members or other.other > other.bandwidth * FULL:
                 mark(s, pair.target)
     # the one pending event of the class: its first member ends
