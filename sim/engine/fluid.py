@@ -20,6 +20,8 @@ from sim.laws.sharing import TIE
 
 #: a channel is over-full above this: flows at their caps within TIE of the level may add up to a few TIE too much
 FULL = 1.0 + 4.0 * TIE
+#: relative error of a load
+ROUNDING = 1e-15
 
 
 class Fluid(Flows):
@@ -152,10 +154,12 @@ class Fluid(Flows):
             if self.num_updates[channel] > 16 + 2 * len(self.users[channel]):
                 self._sum_anew(channel)
             if self.num_members[channel]:
-                fair = max((bandwidth - self.other[channel]) / self.slope[channel], fair)
+                room = bandwidth - self.other[channel]
+                fair = max(room / self.slope[channel], fair)
                 if self._let_out(channel, fair, now):
                     continue
-                if not self._take_in(channel, fair * (1.0 + TIE), now):
+                # little room is known to few digits only: a level above `fair` by less than that may be the same
+                if not self._take_in(channel, fair * (1.0 + TIE + (ROUNDING * bandwidth / room if room > 0.0 else 0.0)), now):
                     break
             elif self.other[channel] <= bandwidth * FULL or not self._take_in(channel, 0.0, now):
                 break

@@ -77,10 +77,10 @@ def test_many_streams_on_many_channels(seed, is_round):
     assert_equal(program, has_ties=is_round, monitor_interval_s=3.7)
 
 
-@settings(deadline=None, max_examples=20)
-@given(seeds)
-def test_every_invariant_holds(seed):
-    run_checked(random_program(seed), backend="numba")
+@settings(deadline=None, max_examples=60)
+@given(seeds, st.booleans())
+def test_every_invariant_holds_for_weights_and_costs_of_very_different_size(seed, is_round):
+    run_checked(random_program(seed, num_streams=6, num_operations=40, is_round=is_round, is_wide=True), backend="numba")
 
 
 def test_shuffled_lines_give_bit_equal_records():

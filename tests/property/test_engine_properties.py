@@ -4,7 +4,7 @@ import random
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.engine import replay, run_checked
@@ -17,6 +17,13 @@ seeds = st.integers(min_value=0, max_value=2**32)
 @given(seeds, st.booleans())
 def test_every_invariant_holds(seed, is_round):
     run_checked(random_program(seed, is_round=is_round))
+
+
+@settings(deadline=None, max_examples=60)
+@given(seeds, st.booleans())
+@example(394, True)  # a flow at one level on two channels that little else uses
+def test_every_invariant_holds_for_weights_and_costs_of_very_different_size(seed, is_round):
+    run_checked(random_program(seed, num_streams=6, num_operations=40, is_round=is_round, is_wide=True))
 
 
 @settings(deadline=None, max_examples=30)

@@ -23,7 +23,7 @@ from sim.engine.fast.heaps import drop, put, set_event
 from sim.engine.fast.jit import inner, integer
 from sim.engine.fast.linking import link, relink, unlink
 from sim.engine.flows import CAPPED, IDLE, INFINITY, LARGE, STALE
-from sim.engine.fluid import FULL
+from sim.engine.fluid import FULL, ROUNDING
 from sim.laws.sharing import TIE
 
 
@@ -160,10 +160,12 @@ def settle_channel(s: Any, channel: int, now: float) -> None:
         if row.num_updates > 16 + 2 * row.num_users:
             sum_anew(s, channel)
         if row.num_members:
-            fair = max((row.bandwidth - row.other) / row.slope, fair)
+            room = row.bandwidth - row.other
+            fair = max(room / row.slope, fair)
             if let_out(s, channel, fair, now):
                 continue
-            if not take_in(s, channel, fair * (1.0 + TIE), now):
+            # little room is known to few digits only: a level above `fair` by less than that may be the same
+            if not take_in(s, channel, fair * (1.0 + TIE + (ROUNDING * row.bandwidth / room if room > 0.0 else 0.0)), now):
                 break
         elif row.other <= row.bandwidth * FULL or not take_in(s, channel, 0.0, now):
             break
