@@ -286,12 +286,13 @@ def channel_table(result: Result) -> Table:
 
 def _print_explanation(result: Result, out: Console) -> None:
     """The critical path: who owns its seconds, what the first owner would have to be, and its longest operations."""
-    from sim.metrics.critical_path import critical_path
-    from sim.metrics.relief import relief_of
+    from sim.metrics.critical_path import ARRIVAL, OVERHEAD, critical_path
+    from sim.metrics.relief import relief_of, saving_s
 
-    table = plain_table("Critical path, by owner", "time", "share")
+    table = plain_table("Critical path, by owner", "time", "share", "twice as fast saves at most")
     for name, seconds in result.summary.owners_s.items():
-        table.add_row(name, format_seconds(seconds), f"{100 * seconds / result.summary.step_time_s:.1f} %")
+        saved = "" if name in (ARRIVAL, OVERHEAD) else format_seconds(saving_s(seconds, 2.0))
+        table.add_row(name, format_seconds(seconds), f"{100 * seconds / result.summary.step_time_s:.1f} %", saved)
     out.print(table)
     relief = relief_of(result.summary.owners_s, result.program)
     if relief is not None and relief.then:

@@ -35,3 +35,8 @@ def relief_of(owners_s: Mapping[str, float], program: Program) -> Relief | None:
     channel = next((item for item in program.channels if item.name == name and item.unit == "bytes"), None)
     needed = channel.bandwidth_per_s * factor if channel else 0.0
     return Relief(resource=name, factor=factor, bandwidth_bytes_per_s=needed, then=then)
+
+
+def saving_s(owned_s: float, factor: float) -> float:
+    """Seconds of a step that a resource `factor` times as fast saves at most: what it hides may appear."""
+    return owned_s * (1.0 - 1.0 / factor)

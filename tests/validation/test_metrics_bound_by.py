@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sim.config import scenario_of
 from sim.experiment import run
+from sim.metrics.relief import saving_s
 from sim.study.sensitivity import sensitivity
-from sim.topology.scaling import Knob
+from sim.topology.scaling import Knob, knobs, scaled
 
 BOX, DESKTOP = "epyc-9554p-2x4090", "desktop-rtx-4090"
 #: name -> topology, workload, placement, what binds
@@ -65,3 +67,15 @@ def test_what_binds_is_worth_most(name: str) -> None:
     assert own, f"no sensitivity is about {resource}"
     assert max(own) >= best - 1e-3, f"{resource} binds, but {max(gains, key=lambda key: gains[key][0])} gains more"
     assert resource == expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_twice_the_speed_saves_no_more_than_was_said_and_a_fair_part_of_it(name: str) -> None:
+    topology, workload, placement, _ = CASES[name]
+    scenario = scenario_of({"topology": topology, "workload": workload, "placement": placement}, "case").resolve()
+    before = run(scenario, with_penalty=False).summary
+    knob = next(knob for knob in knobs(scenario.machine) if is_about(knob, before.bound_by))
+    after = run(replace(scenario, machine=scaled(scenario.machine, knob, 2.0)), with_penalty=False).summary
+    promised = saving_s(before.owners_s[before.bound_by], 2.0)
+    saved = before.step_time_s - after.step_time_s
+    assert 0.3 * promised < saved < 1.02 * promised  # drives run into their PCIe links
