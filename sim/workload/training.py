@@ -145,7 +145,9 @@ class DataPipeline:
     bytes_per_sample: Annotated[Bytes, Ge(0), Doc("bytes read from storage per sample")] = 0.0
     output_bytes_per_sample: Annotated[Bytes, Ge(0), Doc("bytes copied to the GPU per sample; default token ids")] = 0.0
     prefetch: Annotated[int, Ge(1), Doc("batches each worker prepares ahead")] = 2
-    persistent_workers: Annotated[bool, Doc("workers survive the epoch")] = True
+    persistent_workers: Annotated[
+        bool, Doc("workers survive the epoch; otherwise each epoch of `dataset` starts them anew")
+    ] = True
     storage: Annotated[str, Doc("tier the samples come from")] = "nvme"
 
 

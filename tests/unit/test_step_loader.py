@@ -77,6 +77,18 @@ def test_reading_samples_binds_when_storage_is_slow():
     assert slow >= SAMPLES * 2 * size / drive.bandwidth_per_s * 0.99
 
 
+def test_workers_that_do_not_survive_an_epoch_are_started_once_in_it():
+    def step_s(is_persistent, epoch_steps):
+        dataset = {} if epoch_steps is None else {"dataset": {"samples": SAMPLES * epoch_steps}}
+        return _replayed(data=_data(persistent_workers=is_persistent)["data"], **dataset)[0]
+
+    kept = step_s(True, 10)
+    start_s = 8 * 0.03 + 2 * 1e-3  # workers in turn, then the first batch of one of them
+    assert step_s(False, 10) == pytest.approx(kept + start_s / 10, rel=1e-6)
+    assert step_s(False, 1) == pytest.approx(kept + start_s, rel=1e-6)
+    assert step_s(False, None) == pytest.approx(kept, rel=1e-9)
+
+
 def test_delayed_update_hides_the_shorter_of_update_and_passes():
     job = {"framework": "deepspeed-zero", "parallelism": {"data": 4, "zero_stage": 2}, "gradient_accumulation": 1}
     both, _, _ = _replayed({"optimizer_states": "dram", "gradients": "dram"}, **job, optimizer={"delayed_update": False})

@@ -12,6 +12,9 @@ from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
 from sim.workload.training import TOKEN_BYTES, DataPipeline
 
+#: seconds to start one worker process (fork on Linux of a process that has imported PyTorch); assumed, 10 to 100 ms
+WORKER_START_S = 0.03
+
 
 class Loader:
     """Emits the loader of every rank that reads samples (those of the first pipeline stage)."""
@@ -33,6 +36,9 @@ class Loader:
             return None
         late = micro_batch - self._num_ready
         after = self._prepare(lane, late, 1) if late >= 0 else []
+        if micro_batch == 0 and (start_s := self._start_share_s()):
+            mark = {"phase": "data", "category": "data", "micro_batch": 0}
+            after = [*after, self.builder.add(lane.name, "loader", Kind.MARKER, "start workers", fixed_s=start_s, **mark)]
         each = data.output_bytes_per_sample or TOKEN_BYTES * training.sequence_length
         return self.builder.add(
             lane.name,
@@ -47,6 +53,16 @@ class Loader:
             phase="data",
             micro_batch=micro_batch,
         )
+
+    def _start_share_s(self) -> float:
+        """A step's share of what each epoch's start costs when workers do not survive the one before: every worker is
+        started in turn, then one of them prepares the first batch while the GPU waits. 0 where epochs are not declared."""
+        data, training = self.data, self.plan.training
+        if data is None or data.persistent_workers or not data.workers or training.dataset is None:
+            return 0.0
+        first_s = training.batch_size * data.seconds_per_sample
+        used = training.batch_size * training.gradient_accumulation * training.parallelism.data
+        return (data.workers * WORKER_START_S + first_s) / max(1.0, training.dataset.samples / used)
 
     def refill(self, lane: Lane) -> None:
         """Batches for the next step that the buffers hold; the step is not over before they are ready."""
