@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from sim.study.study import Study, Tally
 
 _MAX_ROWS = 60
+#: outcomes whose reason is told, the first point of each reason
+_TROUBLES = {"failed": "failed", "lost": "was lost", "invalid": "is invalid"}
+_MAX_REASONS = 5
 #: columns of peaks, shown where points differ: title -> kinds of tiers
 _PEAKS = {"GPU peak": (".hbm", ".gddr"), "host peak": (".dram", ".lpddr")}
 
@@ -189,9 +192,10 @@ def _report(study: Study, tally: Tally, written: list[str]) -> None:
 
     counts = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(tally.counts.items()))
     lines = [f"{tally.num_points} points: {counts}; {tally.num_run} run now in {tally.elapsed_s:.1f} s"]
-    for status, word in (("failed", "failed"), ("lost", "was lost"), ("invalid", "is invalid")):
-        first = next((outcome for outcome in study.outcomes() if outcome.status == status), None)
-        if first is not None:
-            lines.append(f"first point that {word}: {name_of(study.file.name, first.parameters)}: {first.reason}")
+    shown: dict[tuple[str, str], str] = {}
+    for outcome in study.outcomes():
+        if outcome.status in _TROUBLES and len(shown) < _MAX_REASONS:
+            shown.setdefault((outcome.status, outcome.reason), name_of(study.file.name, outcome.parameters))
+    lines += [f"{name} {_TROUBLES[status]}: {reason}" for (status, reason), name in shown.items()]
     lines.append(f"{study.folder}: {', '.join(written)}, study.sqlite")
     print("\n".join(lines), file=sys.stderr)  # noqa: T201 - messages go to standard error

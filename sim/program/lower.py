@@ -189,7 +189,7 @@ class _Lowering:
 
     def _rate_cap(self, op: StepOperation, group: Group, own: float, path: float) -> float:
         """Bytes/s of a transfer alone: what the path does, less what a framework or page faults lose on it."""
-        if op.is_faulted:
+        if op.is_faulted and not self.machine.part(group.device).get("c2c"):  # over a coherent link nothing has to move first
             return gpu_fault_rate(path)
         return own if op.rate_share == 1.0 or self._is_storage(op, group) else op.rate_share * path
 

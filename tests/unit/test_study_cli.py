@@ -58,7 +58,8 @@ def test_a_sweep_prints_its_points_and_writes_its_files(scenario, tmp_path, caps
     assert first.out.count("fits") == 4
     assert first.out.count("invalid") == 2
     assert "6 run now" in first.err
-    assert "first point that is invalid: tiny-sweep: " in first.err
+    assert first.err.count(" is invalid: ") == 1  # one line for each reason
+    assert "tiny-sweep: batch size 1, optimizer states cxl is invalid: " in first.err
     assert "has no cxl tier" in first.err
     folder = tmp_path / "r" / "tiny-sweep"
     assert {path.name for path in folder.iterdir()} >= {
