@@ -37,8 +37,10 @@ class Loader:
         late = micro_batch - self._num_ready
         after = self._prepare(lane, late, 1) if late >= 0 else []
         if micro_batch == 0 and (start_s := self._start_share_s()):
-            mark = {"phase": "data", "category": "data", "micro_batch": 0}
-            after = [*after, self.builder.add(lane.name, "loader", Kind.MARKER, "start workers", fixed_s=start_s, **mark)]
+            started = self.builder.add(
+                lane.name, "loader", Kind.MARKER, "start workers", fixed_s=start_s, phase="data", micro_batch=0
+            )
+            after = [*after, started]
         each = data.output_bytes_per_sample or TOKEN_BYTES * training.sequence_length
         return self.builder.add(
             lane.name,
