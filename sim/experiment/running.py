@@ -21,6 +21,7 @@ from sim.placement.capacity import capacity_plan, needs_sentence
 from sim.placement.plan import Placement
 from sim.records import Step
 from sim.scenario import Scenario, Trace
+from sim.topology.machine import Machine
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -119,12 +120,9 @@ def _peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str,
     if not isinstance(job.workload, (Training, Inference)):
         return tiers
     machine = scenario.machine
-    of_gpus = {name for name, media in machine.media.items() if machine.devices[media.device].kind == "gpu"}
-    num_seen = sum(tier.multiplicity for name, tier in seen_in_step.items() if name in of_gpus)
     for name, need in capacity_plan(job.workload, job.placement, machine).items():
+        name = name if name in tiers else _stand_in(name, seen_in_step, machine)
         seen = tiers.get(name)
-        if seen is None and name in of_gpus and num_seen >= len(machine.gpus()):
-            continue  # an identical rank's memory stands for it
         if seen is None or need.peak_bytes > seen.peak_bytes:
             tiers[name] = TierUse(
                 capacity_bytes=need.capacity_bytes,
@@ -136,6 +134,19 @@ def _peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str,
     if swap := swap_of(job, scenario.machine):
         tiers |= _swapped(tiers, swap, scenario)
     return tiers
+
+
+def _stand_in(name: str, seen: Mapping[str, TierUse], machine: Machine) -> str:
+    """The folded tier that stands for a tier which the replay does not name; the tier itself where none does."""
+
+    def likeness(tier: str) -> tuple[str, str, float]:
+        own = machine.tiers[tier]
+        return machine.devices[own.device].part_name, own.kind, own.capacity_bytes
+
+    alike = [tier for tier in machine.tiers if likeness(tier) == likeness(name)]
+    folded = [tier for tier in seen if tier.rpartition(":")[2] in alike]
+    num_seen = sum(seen[tier].multiplicity for tier in folded)
+    return folded[0] if num_seen >= len(alike) * machine.num_nodes else name
 
 
 def _swapped(tiers: dict[str, TierUse], swap: Swap, scenario: Scenario) -> dict[str, TierUse]:

@@ -258,3 +258,21 @@ def test_printed_answer_says_when_nothing_helps(tmp_path: Any, capsys: pytest.Ca
     file.write_text(f"topology: desktop-rtx-3090\nworkload: {{training: {job}}}\n")
     assert run(["fit", str(file)]) == 1
     assert "No change, pair of changes or larger part" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_a_folded_memory_stands_for_all_of_its_kind(nodes: int) -> None:
+    training = {"model": "llama-2-7b", "framework": "fsdp", "parallelism": {"data": 8 * nodes, "zero_stage": 3}}
+    topology = {"base": "dgx-h100", "set": {"nodes": nodes}}
+    shown = run(scenario_of({"topology": topology, "workload": {"training": training}}, "n").resolve(), with_penalty=False)
+    counts = {name: tier.multiplicity for name, tier in shown.summary.tiers.items() if tier.peak_bytes > 0}
+    assert counts == {"cpu0.dram": 2 * nodes, "gpu0.hbm": 8 * nodes}
+
+
+def test_a_memory_that_no_folded_one_stands_for_is_shown() -> None:
+    training = {"model": "gpt2", "parallelism": {"data": 1}}
+    shown = run(scenario_of({"topology": "dgx-h100", "workload": {"training": training}}, "n").resolve(), with_penalty=False)
+    assert {name: tier.multiplicity for name, tier in shown.summary.tiers.items() if tier.peak_bytes > 0} == {
+        "cpu0.dram": 1,
+        "gpu0.hbm": 1,
+    }
