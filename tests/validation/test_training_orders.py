@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from sim.config import scenario_of
+from sim.config import load_scenario, scenario_of
 from sim.experiment import run
 from sim.metrics.phases import phase_seconds
 from sim.study.validation import run_rows
@@ -115,3 +116,25 @@ def test_offloaded_checkpoints_are_free_at_long_sequences_and_not_at_short_ones(
     assert short > middle > long
     assert short > 1.05
     assert long < 1.02
+
+
+MEASURED = {  # arXiv 2410.21316, raw logs: forward, backward, update, iteration
+    "13b-one-gpu": (1.26, 11.02, 7.91, 20.58),
+    "13b-four-gpus": (1.33, 3.86, 5.76, 11.49),
+    "30b-two-hosts": (6.68, 18.29, 7.15, 32.74),
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_published_steps_are_as_their_page_says(name):
+    page = (TABLES.parents[1] / "docs" / "published-steps.md").read_text(encoding="utf-8")
+    scenario = load_scenario(str(TABLES.parent / "examples" / f"published-{name}.yaml")).resolve()
+    result = run(replace(scenario, options=replace(scenario.options, is_whole=True)), with_penalty=False)
+    phases = phase_seconds(result.program, result.replay)
+    simulated = [phases["forward"], phases["backward"], phases["update"], result.summary.step_time_s]
+    row = next(line for line in page.splitlines() if f"published-{name}.yaml" in line)
+    cells = [tuple(map(float, cell.split("/"))) for cell in row.split("|")[2:6]]
+    assert [cell[0] for cell in cells] == pytest.approx(MEASURED[name])
+    assert [cell[1] for cell in cells] == pytest.approx(simulated, abs=0.006, rel=1e-3)
+    assert simulated == pytest.approx(list(MEASURED[name]), rel=0.35)
+    assert simulated[3] == pytest.approx(MEASURED[name][3], rel=0.2)
