@@ -56,7 +56,7 @@ class Profile:
     # ZeRO hooks
     hook_forward_s: float = 0.0  # per dense layer; a mixture of experts has hooks on every expert's modules; compiled: none
     hook_backward_s: float = 0.0  # the same
-    gathers_modules: bool = False  # ZeRO 3: experts are gathered matrix by matrix when they are called, not ahead
+    gathers_experts: bool = False  # ZeRO 3: experts are gathered one by one when they are called, not ahead
     step_fixed_s: float = 0.0
     micro_batch_fixed_s: float = 0.0
     # offload
@@ -98,7 +98,7 @@ _DEEPSPEED = Profile(
     binds_cores=False,  # its launcher binds only when told to
     hook_forward_s=3.0e-3,
     hook_backward_s=5.5e-3,
-    gathers_modules=True,
+    gathers_experts=True,
     step_fixed_s=0.17,
     micro_batch_fixed_s=0.29,
     bucket_elements=500_000_000,
@@ -125,7 +125,9 @@ _MEGATRON = Profile(
     overlap_gradient_reduce=True,
     overlap_parameter_gather=True,
 )
-_FSDP = Profile(name="fsdp", source="PyTorch FSDP", elementwise_traffic=1.5, stage2_gathers_each=True)
+_FSDP = Profile(
+    name="fsdp", source="PyTorch FSDP", elementwise_traffic=1.5, stage2_gathers_each=True, collective_compute_share=0.4
+)
 
 _MEGATRON_DEEPSPEED = replace(
     _MEGATRON,
@@ -143,7 +145,9 @@ _MEGATRON_DEEPSPEED = replace(
 _MEGATRON_CORE = replace(
     _MEGATRON,
     name="megatron-core",
-    source="Megatron-Core with Transformer Engine",
+    source="Megatron-Core with Transformer Engine; a launch takes the CPU 30 us (default recipe of Moonlight)",
+    dispatch_s_per_kernel=30e-6,
+    fitted={"dispatch_s_per_kernel": ("megatron-bridge-skills",)},
     attention_version="cudnn",
     elementwise_traffic=1.0,
     reduce_dtype_bytes=2.0,
@@ -155,6 +159,7 @@ _MEGATRON_BRIDGE = replace(
     name="megatron-bridge",
     source="Megatron Bridge on Megatron-Core, performance recipes with CUDA graphs",
     dispatch_s_per_kernel=6e-6,
+    fitted={},
 )
 _LLM_FOUNDRY = replace(
     _FSDP,

@@ -6,7 +6,6 @@ from typing import Any
 
 from sim.laws.cpu import UNBOUND_SHARE
 from sim.records import Kind, TensorClass
-from sim.workload.shapes import num_mlp_matrices
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
 from sim.workload.step.schedule import Turn
@@ -52,7 +51,7 @@ class Gradients:
         if not is_away and not is_each and not is_late:
             return None
         # a rate limiter keeps `prefetch_layers` blocks ahead of the one that computes
-        ahead = 0 if routed and profile.gathers_modules else profile.prefetch_layers
+        ahead = 0 if routed and profile.gathers_experts else profile.prefetch_layers
         window = [] if is_late else lane.history[-ahead - 1 :][:1]
         mark = {"phase": phase, "micro_batch": turn.micro_batch, "layer": layer}
         fetched: str | None = None
@@ -84,7 +83,8 @@ class Gradients:
         plan, last = self.plan, None
         for amount, group, ranks in ((dense, "shard", plan.shards), (routed, "expert_data", plan.expert_replicas)):
             if amount and ranks > 1:
-                num = self._num_matrices if group == "expert_data" and plan.profile.gathers_modules else 1.0
+                is_by_expert = group == "expert_data" and plan.profile.gathers_experts
+                num = plan.shape.experts / plan.expert if is_by_expert else 1.0
                 last = self.builder.add(
                     lane.name,
                     "collective",
@@ -100,11 +100,6 @@ class Gradients:
                     **mark,
                 )
         return last
-
-    @property
-    def _num_matrices(self) -> float:
-        """Matrices of one layer's local experts."""
-        return num_mlp_matrices(self.plan.shape) * self.plan.shape.experts / self.plan.expert
 
     def gather_updated(self, lane: Lane, after: list[str]) -> list[str]:
         """ZeRO 1 and 2: after the update every rank fetches the weights that others updated (unless the next step does)."""
