@@ -34,6 +34,9 @@ def inference_faults(job: Job, machine: Machine, document: Document, path: NodeP
         where = (*path, "placement", entry.tensor_class.value)
         if entry.tensor_class not in PLACED:
             found.append(document.fault(where, "an inference has none", f"place {' or '.join(item.value for item in PLACED)}"))
+        elif entry.tensor_class == TensorClass.WEIGHTS and inference.gpu_layers is not None and "gpu" in entry.shares:
+            what = f"gpu_layers {inference.gpu_layers} says which layers are on the GPU, this where the CPU's lie"
+            found.append(document.fault(where, what, "leave gpu out of the shares, or leave gpu_layers out"))
         elif entry.layers is not None and entry.layers[1] >= inference.model.layers:
             what = f"layers {entry.layers[0]}-{entry.layers[1]}: the model has layers 0-{inference.model.layers - 1}"
             found.append(document.fault(where, what))

@@ -25,7 +25,7 @@ class Route:
     own_window_bytes: float = 0.0  # window of the initiator; `window_bytes` is scaled to the channels' summed latencies
     hops: tuple[str, ...] = ()
     is_staged: bool = False
-    second_stage_bytes_per_s: float = math.inf  # a copy in two stages that do not overlap: rate of the second, of one engine
+    second_stage_bytes_per_s: float = math.inf  # a copy through a buffer: rate of the stage that is one engine's or core's
 
 
 def merged(*groups: tuple[tuple[str, float], ...]) -> tuple[tuple[str, float], ...]:

@@ -208,8 +208,8 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
         slot = min(machine.channels[edge.channels[0]].bandwidth_per_s for edge in edges if gpu in (edge.source, edge.target))
         if serial(drive, slot) <= cap:
             cap, second = serial(drive, slot), slot
-    if is_paged:
-        cap = min(cap, staging_rate(machine.devices[host_of(machine, gpu)]))
+    if is_paged and (staging_cap := staging_rate(machine.devices[host_of(machine, gpu)])) <= cap:
+        cap = second = staging_cap  # one core fills the bounce buffer, wherever the pages lie
     uses = merged(
         ((read.channel, read.cost(0.0, "copy")),), staging, _copied(edges), ((write.channel, write.cost(1.0, "copy")),)
     )
@@ -220,7 +220,7 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
         latency_s=latency,
         hops=_hops(read.device, edges),
         is_staged=is_bounced or is_paged,
-        second_stage_bytes_per_s=second if cap < second else INFINITY,
+        second_stage_bytes_per_s=second,
     )
 
 

@@ -31,7 +31,9 @@ class Inference:
     tensor_parallel: Annotated[int, Ge(1), Doc("GPUs that split each layer")] = 1
     pipeline_parallel: Annotated[int, Ge(1), Doc("GPUs that split the layers")] = 1
     gpu_layers: Annotated[
-        int | None, Ge(0), Doc("layers computed on the GPU, the rest on the CPU (llama.cpp); default all")
+        int | None,
+        Ge(0),
+        Doc("layers on the GPU; the CPU computes the rest where placement.weights puts it (llama.cpp); default all"),
     ] = None
     reused_tokens: Annotated[int, Ge(0), Doc("prompt tokens whose KV is fetched from the KV tier instead of computed")] = 0
     reuse_tier: Annotated[str, Doc("tier that keeps the KV of the reused tokens; default where the KV cache lives")] = ""

@@ -13,6 +13,7 @@ from sim.laws.kernels import memory_rate, solo_parts
 from sim.metrics.stages import stages_s
 from sim.placement.capacity import capacity_plan
 from sim.program.collectives import collective
+from sim.records import Kind
 from sim.study.fit import is_fitting, largest, with_value
 from sim.workload.decode import generate
 from sim.workload.decode.sizes import Sizes
@@ -109,6 +110,7 @@ def test_everything_on_the_gpu_is_what_a_split_model_is_compared_with():
         ({"reused_tokens": 8, "reuse_tier": "cxl7"}, None, r"reuse_tier: unknown tier 'cxl7'"),
         ({"tensor_parallel": 3}, None, r"tensor_parallel 3 does not divide the 40 attention heads"),
         ({"tensor_parallel": 2}, None, r"tensor_parallel x pipeline_parallel = 2 GPUs, but the machine has 1"),
+        ({"gpu_layers": 20}, {"weights": {"gpu": "50%", "dram": "50%"}}, r"gpu_layers 20 says which layers are on the GPU"),
         ({}, {"optimizer_states": "dram"}, r"placement\.optimizer_states: an inference has none; place weights or kv_cache"),
         ({}, {"weights": [{"layers": "0-40", "dram": "100%"}]}, r"layers 0-40: the model has layers 0-39"),
     ],
@@ -212,3 +214,25 @@ def test_stages_of_an_answer_refine_its_breakdown():
     assert sum(value for (phase, _), value in stages.items() if phase == "prefill") == pytest.approx(
         result.inference.time_to_first_token_s, rel=0.05
     )
+
+
+@pytest.mark.parametrize(
+    ("weights", "on_cxl", "read_bytes"), [(None, 0.0, 0.0), ({"dram": "75%", "cxl0": "25%"}, 0.25, 0.0), ("nvme", 0.0, 1.0)]
+)
+def test_the_cpu_computes_its_layers_where_the_placement_puts_them(weights, on_cxl, read_bytes):
+    asked = scenario(
+        {"framework": "llama.cpp", "gpu_layers": 20, "output_length": 2, "weights": "q8_0"},
+        {"weights": weights} if weights else None, topology="rtx-5090-cxl",
+    )  # fmt: skip
+    result = run(asked, with_penalty=False)
+    decode = [op for op in result.program.operations if op.phase == "decode"]
+    sizes = Sizes(asked.job.workload)
+    on_cpu = [op for op in decode if op.kind == Kind.HOST_UPDATE]
+    assert len(on_cpu) == 20
+    assert ("cxl0" in {name for op in on_cpu for name, _cost in op.uses}) == bool(on_cxl)
+    read = sum(op.size_bytes for op in decode if op.name == "read weights")
+    assert read == pytest.approx(20 * sizes.layer_bytes * read_bytes)
+    plan = capacity_plan(asked.job.workload, asked.job.placement, asked.machine)
+    whole = plan["gpu0.gddr"].by_class["weights"]
+    assert plan.get("cxl0", plan["gpu0.gddr"]).by_class["weights"] == pytest.approx(whole * (on_cxl or 1.0))
+    assert not any(op.name == "fetch weights" for op in decode)  # its layers are on the GPU

@@ -186,3 +186,11 @@ def test_two_drives_share_the_second_stage_of_a_copy_through_host_memory():
     drive = 1 / (1 / alone - 1 / slot)
     assert both.rate_cap == pytest.approx(1 / (1 / (2 * drive) + 1 / slot))
     assert alone < both.rate_cap < slot
+
+
+def test_pages_of_two_tiers_pass_one_bounce_buffer():
+    machine = load_machine("rtx-5090-cxl")
+    gpu = machine.memory_tier("gpu0")
+    alone = machine.route("cpu0.dram", gpu, initiator="gpu0", is_pinned=False).rate_cap_bytes_per_s
+    both = Routes(machine, Placement()).copy((("cpu0.dram", 0.5), ("cxl0", 0.5)), ((gpu, 1.0),), "gpu0", is_pinned=False)
+    assert both.rate_cap == pytest.approx(alone)

@@ -38,7 +38,7 @@ def generate(inference: Inference, homes: Mapping[TensorClass, str], *, is_whole
             RankClass(name=name, num_ranks=ranks, first_rank=stage * ranks) for stage, name in enumerate(lane.stages)
         ),
         group_sizes={"tensor": ranks, "pipeline": inference.pipeline_parallel, "world": ranks * inference.pipeline_parallel},
-        resident=_resident(sizes),
+        resident=_resident(sizes, homes),
         model_flops=_model_flops(sizes),
         num_tokens=float(sizes.sequences * inference.output_length),
     )
@@ -53,8 +53,9 @@ def sampled_tokens(output_length: int) -> tuple[int, ...]:
     return tuple(sorted({1, min(2, last), (2 + last) // 2, last})) if last >= 1 else ()
 
 
-def _resident(sizes: Sizes) -> tuple[Residency, ...]:
+def _resident(sizes: Sizes, homes: Mapping[TensorClass, str]) -> tuple[Residency, ...]:
     """Static bytes per rank: its layers' weights and the KV cache at the last token."""
+    cpu_home = "dram" if homes.get(TensorClass.WEIGHTS, "gpu") == "gpu" else "home"
     inference, shape = sizes.inference, sizes.shape
     layers = shape.layers / inference.pipeline_parallel
     on_cpu = 0.0 if inference.gpu_layers is None else (shape.layers - inference.gpu_layers) / shape.layers
@@ -62,11 +63,15 @@ def _resident(sizes: Sizes) -> tuple[Residency, ...]:
     context = inference.prompt_length + inference.output_length
     cache = layers * sizes.sequences * context * sizes.kv_bytes_per_token
     rows = [
-        Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=weights * (1 - on_cpu)),
+        Residency(
+            tensor_class=TensorClass.WEIGHTS,
+            size_bytes=weights * (1 - on_cpu),
+            tier="home" if inference.gpu_layers is None else "gpu",
+        ),
         Residency(tensor_class=TensorClass.KV_CACHE, size_bytes=cache * (1 - on_cpu)),
     ]
     if on_cpu:
-        rows.append(Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=weights * on_cpu, tier="dram"))
+        rows.append(Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=weights * on_cpu, tier=cpu_home))
         rows.append(Residency(tensor_class=TensorClass.KV_CACHE, size_bytes=cache * on_cpu, tier="dram"))
     return tuple(rows)
 

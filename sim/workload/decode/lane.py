@@ -34,7 +34,10 @@ class Lane:
         self.sizes, self.inference = sizes, sizes.inference
         self.profile = inference_profile(self.inference.framework)
         self.kernels = LayerKernels(sizes, self.profile)
-        self.weights_home = homes.get(TensorClass.WEIGHTS, "gpu")
+        gpu_layers = self.inference.gpu_layers
+        placed = homes.get(TensorClass.WEIGHTS, "gpu")
+        self.cpu_home = "" if placed == "gpu" else placed  # of the CPU's layers; "" = host memory, as nothing says more
+        self.weights_home = placed if gpu_layers is None else "gpu"  # those layers are there
         self.cache_home = homes.get(TensorClass.KV_CACHE, "gpu")
         asked = self.inference.is_prefetched
         default = self.profile.prefetch_layers
@@ -44,7 +47,6 @@ class Lane:
             self.ahead = 0  # a page is asked for when a kernel touches it
         pipeline = self.inference.pipeline_parallel
         self.stages = [f"s{stage}" for stage in range(pipeline)] if pipeline > 1 else ["rank"]
-        gpu_layers = self.inference.gpu_layers
         self.num_cpu_layers = 0 if gpu_layers is None else sizes.shape.layers - gpu_layers
         self.operations: list[StepOperation] = []
         self._next: dict[str, int] = {}
@@ -91,29 +93,16 @@ class Lane:
         is_copied = is_cpu and in_pass > _COPY_TO_GPU_TOKENS
         read = sizes.layer_bytes * sizes.read_share(in_pass)
         window = (self._history[: -self.ahead] if self.ahead else self._history)[-1:]
-        is_serial = self.profile.is_decode_serial and not num_passes and self.weights_home == "host"
-        if is_serial or is_copied:  # the weights of a CPU layer are copied when it is their turn
-            window = self._history[-1:]
-        waits = [self._last]
-        if is_copied or (self.weights_home != "gpu" and not is_cpu):
-            source = "dram" if is_copied else "home:weights"
-            size = read * max(1, num_passes)
-            kind = TensorClass.WEIGHTS
-            fetched = self._move(
-                stage, "h2d", "fetch weights", size, source, "gpu", window, layer, mark, kind, is_mapped=is_copied
-            )
-            waits.append(fetched)
-            if is_copied:
-                waits.append(self._prompt_on_cpu(stage, layer, queries, context, [self._last, fetched], mark))
-            if is_serial:
-                self._last = waits[-1]
+        waits = [self._last, *self._weights(stage, layer, read, num_passes, is_copied, window, mark)]
+        if is_copied:
+            waits.append(self._prompt_on_cpu(stage, layer, queries, context, waits, mark))
         attended, on_cpu = self._attend(stage, layer, context, queries, is_cpu, window, mark)
         waits += attended
         if is_cpu and not is_copied:
             cache = sizes.sequences * context * sizes.kv_bytes_per_token
             done = self._add(
                 stage, "cpu", Kind.HOST_UPDATE, f"layer {layer}", waits, num_elements=read + cache, bytes_per_element=1.0,
-                layer=layer, **mark,
+                tensor_class=TensorClass.WEIGHTS, layer=layer, **mark,
             )  # fmt: skip
         else:
             kernels = (
@@ -132,6 +121,30 @@ class Lane:
         if self.cache_home != "gpu" and not is_cpu:
             size = tokens * sizes.kv_bytes_per_token
             self._move(stage, "d2h", "store KV", size, "gpu", "home:kv_cache", [done], layer, mark, TensorClass.KV_CACHE)
+
+    def _weights(
+        self, stage: str, layer: int, read: float, num_passes: int, is_copied: bool, window: list[str], mark: Mapping[str, Any]
+    ) -> list[str]:  # fmt: skip
+        """What a layer's compute waits for until its weights are where they are needed."""
+        size, kind = read * max(1, num_passes), TensorClass.WEIGHTS
+        if layer < self.num_cpu_layers:
+            turn = self._history[-1:]  # a mapped file and a copy of it: not before it is the layer's turn
+            found = [self._read(stage, "read weights", size, kind, turn, layer, mark)] if self.cpu_home == "storage" else []
+            if is_copied:
+                source = "home:weights" if self.cpu_home == "host" else "dram"
+                after = [*turn, *found]
+                found = [
+                    self._move(stage, "h2d", "fetch weights", size, source, "gpu", after, layer, mark, kind, is_mapped=True)
+                ]
+            return found
+        if self.weights_home == "gpu":
+            return []
+        is_serial = self.profile.is_decode_serial and not num_passes and self.weights_home == "host"
+        after = self._history[-1:] if is_serial else window
+        fetched = self._move(stage, "h2d", "fetch weights", size, "home:weights", "gpu", after, layer, mark, kind)
+        if is_serial:
+            self._last = fetched
+        return [fetched]
 
     def _attend(
         self, stage: str, layer: int, context: float, queries: float, is_cpu: bool, window: list[str], mark: Mapping[str, Any]
@@ -152,12 +165,7 @@ class Lane:
             return [self._move(stage, "h2d", "fetch KV", size, "home:kv_cache", "gpu", window, layer, mark, kind)], False
         staged = []
         if self.cache_home == "storage":
-            staged = [
-                self._add(
-                    stage, "storage", Kind.IO, "read KV", window, size_bytes=size, source="home:kv_cache", target="dram",
-                    tensor_class=TensorClass.KV_CACHE, layer=layer, **mark,
-                )
-            ]  # fmt: skip
+            staged = [self._read(stage, "read KV", size, TensorClass.KV_CACHE, window, layer, mark)]
         return [self._attend_on_cpu(stage, layer, context, staged, mark)], True
 
     def _attend_on_cpu(self, stage: str, layer: int, context: float, staged: list[str], mark: Mapping[str, Any]) -> str:
@@ -230,6 +238,15 @@ class Lane:
         self._last = self._add(
             source, "p2p", Kind.COLLECTIVE, f"send to {target}", [self._last], collective="point_to_point", group="pipeline",
             size_bytes=size, target=target, **mark,
+        )  # fmt: skip
+
+    def _read(
+        self, stage: str, name: str, size: float, kind: TensorClass, after: Iterable[str], layer: int, mark: Mapping[str, Any]
+    ) -> str:
+        """What of a class lies on a drive comes into host memory."""
+        return self._add(
+            stage, "storage", Kind.IO, name, after, size_bytes=size, source=f"home:{kind.value}", target="dram",
+            tensor_class=kind, layer=layer, **mark,
         )  # fmt: skip
 
     def _move(

@@ -49,9 +49,10 @@ def inference_footprint(
     shape = inference.model
     on_gpu = 1.0 if inference.gpu_layers is None else min(inference.gpu_layers, shape.layers) / shape.layers
     weights = dict(homes.get(TensorClass.WEIGHTS, {"gpu": 1.0}))
-    if on_gpu < 1:  # the rest of the layers is computed where it lies, on the CPU
-        weights = {tier: share * on_gpu for tier, share in weights.items()}
-        weights["dram"] = weights.get("dram", 0.0) + 1.0 - on_gpu
+    if inference.gpu_layers is not None:  # the others are computed on the CPU, where the placement puts them
+        elsewhere = {tier: share for tier, share in weights.items() if tier != "gpu"} or {"dram": 1.0}
+        whole = sum(elsewhere.values())
+        weights = {"gpu": on_gpu} | {tier: (1.0 - on_gpu) * share / whole for tier, share in elsewhere.items()}
     cache = homes.get(TensorClass.KV_CACHE, {"gpu": on_gpu} | ({"dram": 1.0 - on_gpu} if on_gpu < 1 else {}))
     terms = [
         Term(name="weights", tensor_class=TensorClass.WEIGHTS, tier=tier, moments=INFERENCE_MOMENTS,
