@@ -65,6 +65,7 @@ class Profile:
     inline_gradient_copy: bool = False  # ZeRO 1 and 2: not overlapped means in the GPU's order, without the host waiting
     flushed_gradient_bytes: float = 0.0  # per element of a copy that the host does not cast; 0 = as computed with
     holds_gradient_copy: bool = False  # ZeRO 3: a layer's overlapped copy ends before the next layer's gradients exist
+    pins_activations: bool = True  # activation checkpoints that leave the GPU go to page-locked memory
     overlap_activation_copy: bool = False  # activation checkpoints move to the host beside compute
     overlap_update: bool = False  # CPU update of a sub-group overlaps the copies of its neighbours
     pins_returned_weights: bool = True  # updated weights return from page-locked memory
@@ -111,9 +112,11 @@ _DEEPSPEED = Profile(
 _DEEPSPEED_HF = replace(
     _DEEPSPEED,
     name="deepspeed-hf",
-    source="DeepSpeed under Hugging Face Trainer or Accelerate",
+    source="DeepSpeed under Hugging Face Trainer or Accelerate; checkpoints leave by Tensor.to('cpu'), which allocates "
+    "pageable memory (unsloth_zoo/gradient_checkpointing.py)",
     step_fixed_s=0.0,
     micro_batch_fixed_s=0.0,
+    pins_activations=False,
 )
 _MEGATRON = Profile(
     name="megatron",

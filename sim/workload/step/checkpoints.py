@@ -18,7 +18,7 @@ class Checkpoints:
     def __init__(self, builder: StepBuilder) -> None:
         self.builder, self.plan = builder, builder.plan
         self._away: dict[tuple[str, int, int], list[str]] = {}  # (lane, micro-batch, chunk) -> copies out, in order
-        self.is_pinned = self.plan.training.offload.pin_memory is not False
+        self.is_pinned = self.plan.training.offload.pin_memory is not False and self.plan.profile.pins_activations
         self.target = "home:activations" if self.plan.home(TensorClass.ACTIVATIONS) != "gpu" else "dram"
 
     @cached_property
