@@ -29,31 +29,39 @@ def command(
     Exit codes: 0 every point fits (tight counts), 1 some point does not.
     """
     from sim.config import load_scenario
-    from sim.study.fit import assess, largest
+    from sim.errors import Fault, InputError
+    from sim.study.fit import assess, each_job, largest
 
     file = load_scenario(scenario)
     points: list[dict[str, Any]] = []
     fits: list[Fit] = []
     for point in file.expand():
-        found = assess(point, with_suggestions=not file.sweep)
-        body = found.point()
-        if maximum:
-            body["max"] = {maximum: largest(point, maximum)}
-        fits.append(found)
-        points.append(body)
+        for job in each_job(point):
+            found = assess(job, with_suggestions=not file.sweep)
+            body = found.point()
+            if maximum:
+                body["max"] = {maximum: largest(job, maximum)}
+            fits.append(found)
+            points.append(body)
+    if not fits:
+        what = "holds a range without steps, which only a search draws from: there is no point to plan"
+        raise InputError(Fault(what=what, remedy="give it a step, or name values", path="sweep", file=scenario))
     code = 0 if all(found.verdict != "does_not_fit" for found in fits) else 1
     if is_json:
         import json
 
-        typer.echo(json.dumps(points[0] if not file.sweep else {"scenario": file.name, "points": points}, indent=2))
+        typer.echo(json.dumps(points[0] if len(points) == 1 and not file.sweep else {"scenario": file.name, "points": points}, indent=2))
         return code
     from sim.cli.printing import console
 
     out = console()
     if file.sweep:
         _print_points(file.name, points, out)
-    else:
-        _print_fit(fits[0], points[0], out, every_term=every_term)
+        return code
+    for found, body in zip(fits, points, strict=True):
+        _print_fit(found, body, out, every_term=every_term)
+    if len(fits) > 1:
+        out.print("- each job is planned alone; what jobs of one host or pool need together is shown by `tiersim run`")
     return code
 
 

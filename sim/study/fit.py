@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.errors import Fault, InputError
+from sim.experiment.preparing import placed
+from sim.experiment.together import on_host
 from sim.placement.capacity import TierNeed, Verdict, capacity_plan, phase_plan, plan_footprint
 from sim.placement.plan import Placement
 from sim.scenario import Job, Scenario
@@ -91,8 +93,9 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
     The verdict is the worst over the tiers: fits up to 90 % of a capacity, tight up to all of it, does_not_fit above.
     Suggestions are the smallest single changes (or pairs, if none suffices) that make it fit.
     """
-    job, machine = scenario.job, scenario.machine
-    workload = planned(job)
+    machine = scenario.machine
+    workload = planned(scenario.job)
+    job = placed(scenario.job, machine)
     needs = capacity_plan(workload, job.placement, machine)
     found = plan_footprint(workload, job.placement, machine)
     worst: Verdict = max((need.verdict for need in needs.values()), key=_ORDER.index, default=_ORDER[0])
@@ -105,8 +108,25 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
         footprint=found,
         phases=phase_plan(workload, job.placement, machine),
         suggestions=changes,
-        notes=(*found.notes, *scenario.assumptions),
+        notes=(*found.notes, *scenario.assumptions, *_answers(job)),
     )
+
+
+def each_job(scenario: Scenario) -> tuple[Scenario, ...]:
+    """The scenario of each of its jobs alone, on its own host's view of the machine."""
+    if len(scenario.jobs) == 1 and not scenario.job.host:
+        return (scenario,)
+    return tuple(
+        dataclasses.replace(on_host(scenario, job), name=f"{scenario.name}: {job.name}" if job.name else scenario.name)
+        for job in scenario.jobs
+    )
+
+
+def _answers(job: Job) -> tuple[str, ...]:
+    """What a run does about a host tier that is too small, where the placement says so."""
+    if job.placement.overflow == "swap":
+        return ("placement.overflow is swap: a run pages what host memory lacks to storage",)
+    return ("placement.overflow is spill: what spills is planned where it goes",) if job.placement.overflow == "spill" else ()
 
 
 def is_fitting(workload: Training | Inference, placement: Placement, machine: Machine) -> bool:

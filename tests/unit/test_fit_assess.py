@@ -276,3 +276,33 @@ def test_a_memory_that_no_folded_one_stands_for_is_shown() -> None:
         "cpu0.dram": 1,
         "gpu0.hbm": 1,
     }
+
+
+def test_every_job_of_a_scenario_is_planned_on_its_own_host(capsys: pytest.CaptureFixture[str]) -> None:
+    from sim.cli import run
+
+    assert run(["fit", "two-jobs-one-pool", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["points"]
+    assert (first["scenario"], second["scenario"]) == ("two-jobs-one-pool: first", "two-jobs-one-pool: second")
+    assert "gpu0.hbm" in first["tiers"]
+    assert "gpu1.hbm" in second["tiers"]
+    assert run(["fit", "two-jobs-one-pool"]) == 0
+    assert "each job is planned alone" in capsys.readouterr().out
+
+
+def test_a_search_without_points_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    from sim.cli import run
+
+    assert run(["fit", "search-placement"]) == 2
+    assert "there is no point to plan" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_spills_is_planned_where_it_goes() -> None:
+    job = LLAMA | {"optimizer": {"offload": True}}
+    small = {"base": "rtx-5090-cxl", "set": {"cpu0.memory.capacity": "64 GiB"}}
+    fails = assess(scenario(job, small))
+    spills = assess(scenario(job, small, placement={"optimizer_states": "dram", "overflow": "spill"}))
+    assert fails.verdict == "does_not_fit"
+    assert spills.verdict != "does_not_fit"
+    assert spills.tiers["cxl0"].peak_bytes > 0
+    assert any("spill" in note for note in spills.notes)
