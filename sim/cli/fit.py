@@ -50,7 +50,8 @@ def command(
     if is_json:
         import json
 
-        typer.echo(json.dumps(points[0] if len(points) == 1 and not file.sweep else {"scenario": file.name, "points": points}, indent=2))
+        is_single = len(points) == 1 and not file.sweep
+        typer.echo(json.dumps(points[0] if is_single else {"scenario": file.name, "points": points}, indent=2))
         return code
     from sim.cli.printing import console
 

@@ -38,4 +38,7 @@ class Inference:
     reused_tokens: Annotated[int, Ge(0), Doc("prompt tokens whose KV is fetched from the KV tier instead of computed")] = 0
     reuse_tier: Annotated[str, Doc("tier that keeps the KV of the reused tokens; default where the KV cache lives")] = ""
     is_managed: Annotated[bool, Doc("weights in managed (unified virtual) memory: pages migrate on fault")] = False
+    round_pinned: Annotated[
+        bool, Doc("weights in host memory lie in one page-locked buffer per layer, which takes the next power of two (PyTorch)")
+    ] = False
     memory_utilisation: Annotated[Fraction, Gt(0), Le(1), Doc("share of GPU memory that the framework may use")] = 1.0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sim.records import TensorClass
 from sim.workload.footprint.counts import is_moe_layer
+from sim.workload.footprint.host import pinned_bytes
 from sim.workload.footprint.ledger import INFERENCE_MOMENTS, Footprint, Term
 from sim.workload.formats import KV_BYTES, WEIGHT_BYTES
 from sim.workload.inference import Inference
@@ -37,6 +38,15 @@ def weight_bytes(inference: Inference) -> float:
     return parameters(inference.model).total * WEIGHT_BYTES[inference.weights]
 
 
+def _placed_bytes(inference: Inference, tier: str, share: float) -> float:
+    """Bytes that a share of the weights takes in a tier; page-locked layers may round up."""
+    size = weight_bytes(inference) * share
+    if tier in ("gpu", "nvme") or not inference.round_pinned or size <= 0:
+        return size
+    layer = weight_bytes(inference) / inference.model.layers
+    return size / layer * pinned_bytes(layer, is_pinned=True, is_rounded=True)
+
+
 def inference_footprint(
     inference: Inference,
     homes: Mapping[TensorClass, Mapping[str, float]],
@@ -56,7 +66,7 @@ def inference_footprint(
     cache = homes.get(TensorClass.KV_CACHE, {"gpu": on_gpu} | ({"dram": 1.0 - on_gpu} if on_gpu < 1 else {}))
     terms = [
         Term(name="weights", tensor_class=TensorClass.WEIGHTS, tier=tier, moments=INFERENCE_MOMENTS,
-             size_bytes=weight_bytes(inference) * share / ranks)
+             size_bytes=_placed_bytes(inference, tier, share) / ranks)
         for tier, share in weights.items()
     ]  # fmt: skip
     terms += [

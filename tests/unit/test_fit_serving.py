@@ -1,4 +1,4 @@
-"""Unified memory: the GPU's part may have a limit of its own; both limits hold."""
+"""Capacities of services: limits of unified memory, page-locked layers."""
 
 import pytest
 
@@ -30,3 +30,18 @@ def test_the_limit_that_binds_first_is_told():
     whole = verdict("qwen3-0.6b", "bf16", "100%")[1]
     assert whole >= 128e9
     assert verdict("mixtral-8x22b", "q4_k_m", "48.8%")[1] == pytest.approx(0.488 * whole)
+
+
+def test_page_locked_layers_of_streamed_weights_round_up():
+    """34 layers of 1.20 GiB took 2 GiB each in PyTorch's page-locked memory (sglang pull request 39021)."""
+    model = {"layers": 50, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 20100, "vocabulary": 8192}
+
+    def on_host(is_rounded: bool) -> float:
+        job = {"model": model, "weights": "bf16", "round_pinned": is_rounded}
+        placement = {"weights": {"gpu": "32%", "dram": "68%"}}
+        data = {"topology": "desktop-rtx-5090", "workload": {"inference": job}, "placement": placement}
+        found = assess(next(iter(scenario_of(data).expand())), with_suggestions=False)
+        return found.tiers["cpu0.dram"].by_class["weights"] / 2**30
+
+    assert on_host(False) == pytest.approx(40.9, rel=0.01)
+    assert on_host(True) == pytest.approx(68.0, rel=0.01)
