@@ -202,6 +202,35 @@ def test_a_quantised_base_with_adapters(tmp_path):
     assert (job["model"], job["loss"]) == ("llama-3-8b", "fused_linear")
 
 
+def test_trainer_arguments_with_fsdp_are_no_accelerate_file(tmp_path):
+    text = """
+base_model: NousResearch/Llama-2-7b-hf
+load_in_4bit: true
+adapter: qlora
+lora_r: 32
+lora_target_linear: true
+sequence_len: 4096
+micro_batch_size: 2
+optimizer: paged_adamw_32bit
+bf16: auto
+gradient_checkpointing: unsloth
+flash_attention: true
+num_epochs: 4
+fsdp: [full_shard, auto_wrap]
+fsdp_config:
+  fsdp_offload_params: true
+"""
+    job = huggingface(tmp_path, text, Asked(topology="dgx-a100"))
+    assert job.document["placement"] == {"weights": "dram", "optimizer_states": "dram"}
+    assert training(job) == {
+        "model": "llama-2-7b", "framework": "fsdp", "batch_size": 2, "gradient_accumulation": 1, "sequence_length": 4096,
+        "precision": "bf16", "optimizer": {"type": "adamw"}, "checkpointing": {"active": True, "offload": True},
+        "attention": "flash", "adapter": {"type": "qlora", "base": "nf4", "rank": 32, "targets": ["all"]},
+        "parallelism": {"zero_stage": 3, "data": 8},
+    }  # fmt: skip
+    assert not job.settings.unknown
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

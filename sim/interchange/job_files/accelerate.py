@@ -32,7 +32,7 @@ _TIERS = {"cpu": "dram", "nvme": "nvme", "none": ""}
 
 def is_accelerate(root: Block) -> bool:
     """Whether the file has the marks of `accelerate config`."""
-    return any(key in root.data for key in ("compute_environment", "distributed_type", "num_machines", "fsdp_config"))
+    return any(key in root.data for key in ("compute_environment", "distributed_type", "num_machines"))
 
 
 def read_accelerate(root: Block) -> tuple[JobSettings, str]:

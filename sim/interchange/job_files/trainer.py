@@ -1,6 +1,7 @@
 """TrainingArguments (JSON or YAML), with the model, PEFT and quantisation keys that scripts put beside them -> settings.
 
-Names as in transformers/training_args.py, trl's SFTConfig and ModelConfig, peft's LoraConfig and LLaMA-Factory's files.
+Names as in transformers/training_args.py, trl's SFTConfig and ModelConfig, peft's LoraConfig, LLaMA-Factory's and
+axolotl's files.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FUSED = {
 _MARKS = {
     "per_device_train_batch_size", "gradient_accumulation_steps", "model_name_or_path", "output_dir", "optim",
     "learning_rate", "num_train_epochs", "max_steps", "gradient_checkpointing", "lora_r", "lora_rank", "peft_type",
-    "finetuning_type", "per_gpu_train_batch_size",
+    "finetuning_type", "per_gpu_train_batch_size", "micro_batch_size", "sequence_len",
 }  # fmt: skip
 #: what changes nothing here; TrainingArguments has over a hundred such, known by their beginnings
 _INERT_STARTS = (
@@ -52,7 +53,8 @@ _INERT_STARTS = (
     "past_index", "log_", "ignore_data_skip", "sharded_ddp", "bf16_full_eval", "fp16_full_eval", "accelerator_config",
     "streaming", "instruct", "text_", "use_reentrant", "quantization_method", "lora_target_parameters", "jit_mode",
     "ray_", "mp_parameters", "average_tokens", "eos_", "pad", "assistant_only", "completion_only", "use_legacy",
-    "liger_kernel", "restore_", "predict_",
+    "liger_kernel", "restore_", "predict_", "model_type", "sample_packing", "num_epochs", "saves_per_epoch", "wandb_",
+    "special_tokens", "xformers", "strict", "val_set_size", "is_",
 )  # fmt: skip
 
 
@@ -99,7 +101,8 @@ def _batch(root: Block, found: JobSettings) -> None:
 
 
 def _numbers(root: Block, found: JobSettings) -> None:
-    is_bf16, is_fp16 = root.flag("bf16"), root.flag("fp16")
+    is_bf16 = True if root.is_auto("bf16") else root.flag("bf16")  # axolotl: where the GPU has it
+    is_fp16 = root.flag("fp16")
     if is_bf16 and is_fp16:
         root.fault("fp16", "bf16 and fp16 are both set", "the Trainer takes one of them")
     found.training["precision"] = "bf16" if is_bf16 or root.flag("pure_bf16") else "fp16" if is_fp16 else "fp32"
@@ -107,9 +110,10 @@ def _numbers(root: Block, found: JobSettings) -> None:
     if dtype in ("bfloat16", "float16", "bf16", "fp16") and found.training["precision"] == "fp32":
         found.training["precision"] = "bf16" if dtype.startswith("b") else "fp16"
         found.resolved.append(f"weights are loaded in {dtype}: trains in it")
-    name = (root.word("optim") or "").lower()
+    key = root.first("optim", "optimizer")
+    name = (root.word(key) or "").lower()
     if name and name not in _OPTIMIZERS:
-        root.fault("optim", f"optimizer {name!r} is not modelled", f"use one of {', '.join(_OPTIMIZERS)}")
+        root.fault(key, f"optimizer {name!r} is not modelled", f"use one of {', '.join(_OPTIMIZERS)}")
     elif name:
         found.training["optimizer.type"] = _OPTIMIZERS[name]
         if "fused" in name:
@@ -119,13 +123,16 @@ def _numbers(root: Block, found: JobSettings) -> None:
 
 
 def _memory(root: Block, found: JobSettings) -> None:
-    if root.flag(root.first("gradient_checkpointing", "use_gradient_checkpointing")):
+    key = root.first("gradient_checkpointing", "use_gradient_checkpointing")
+    if root.get(key) == "unsloth":  # checkpoints move to the host
+        found.training |= {"checkpointing.active": True, "checkpointing.offload": True}
+    elif root.flag(key):
         found.training["checkpointing.active"] = True
     if root.flag("torch_compile"):
         found.training["compile"] = True
     if root.flag(root.first("use_liger_kernel", "use_liger", "enable_liger_kernel")):
         found.training["loss"] = "fused_linear"
-    attention = root.get(root.first("attn_implementation", "flash_attn"))
+    attention = root.get(root.first("attn_implementation", "flash_attn", "flash_attention"))
     if attention is not None:
         is_eager = str(attention).lower() in ("eager", "disabled", "false")
         found.training["attention"] = "eager" if is_eager else "flash"
@@ -160,7 +167,9 @@ def _adapter(root: Block, found: JobSettings) -> None:
     if rank:
         found.training["adapter.rank"] = rank
     targets = root.get(root.first("lora_target_modules", "lora_target", "target_modules"))
-    if targets is not None:
+    if root.flag("lora_target_linear"):
+        found.training["adapter.targets"] = ["all"]
+    elif targets is not None:
         found.training["adapter.targets"] = _targets(root, targets)
 
 
@@ -197,7 +206,8 @@ def _fsdp(root: Block, found: JobSettings) -> None:
         root.fault("fsdp", f"expected {', '.join(stages)} with auto_wrap or offload, got {' '.join(words)!r}")
         return
     found.training |= {"framework": "fsdp", "parallelism.zero_stage": stage}
-    if "offload" in words:
+    is_moved = block is not None and block.flag(block.first("offload_params", "fsdp_offload_params"))
+    if "offload" in words or is_moved:
         found.placement |= {"weights": "dram", "optimizer_states": "dram"}
     if block is not None and block.flag(block.first("activation_checkpointing", "fsdp_activation_checkpointing")):
         found.training["checkpointing.active"] = True
