@@ -19,7 +19,7 @@ from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import Fault, InputError
 from sim.laws.paging import REPLACEMENTS
 from sim.placement.plan import Entry, Placement
-from sim.placement.policies import EXPLICIT, POLICIES
+from sim.placement.registry import EXPLICIT, OPTIONS, POLICIES
 from sim.records import TensorClass
 from sim.units import parse
 
@@ -91,6 +91,10 @@ def _block_policy(raw: Mapping[str, object], document: Document, path: NodePath)
         what = f"expected a list of tensor classes, got {describe(classes)}"
         return [], [document.fault((*path, "options"), what, f"use any of {', '.join(_CLASSES)}")]
     rest = {key: value for key, value in options.items() if key != "classes"}
+    try:
+        rest = _options(rest, name, document, (*path, "options"))
+    except InputError as error:
+        return [], list(error.faults)
     return [
         Entry(tensor_class=TensorClass(item), shares={}, policy=name, options=rest) for item in classes if item not in raw
     ], []
@@ -144,8 +148,13 @@ def _entry(tensor_class: TensorClass, raw: object, document: Document, path: Nod
         known = (*EXPLICIT, *POLICIES)
         remedy = suggestion(policy, known) or f"use one of {', '.join(known)}"
         faults.append(document.fault((*path, "policy"), f"unknown placement policy {policy!r}", remedy))
-    if not isinstance(options, Mapping):
-        faults.append(document.fault((*path, "options"), f"expected a mapping, got {describe(options)}"))
+    try:
+        options = _options(options, str(policy), document, (*path, "options"))
+    except InputError as error:
+        faults += error.faults
+    if policy in POLICIES and (given := [key for key in raw if key not in ("policy", "options", "layers", "shared")]):
+        remedy = "leave one of the two out; options.tiers names the tiers it may use"
+        faults.append(document.fault((*path, given[0]), f"{policy} decides the shares itself", remedy))
     shared = 0.0
     try:
         shared = _share(raw.get("shared", "0%"), document, (*path, "shared"))
@@ -197,6 +206,33 @@ def _weights(raw: object, document: Document, path: NodePath) -> dict[str, float
         raise InputError(faults)
     total = sum(raw.values())
     return {tier: weight / total for tier, weight in raw.items()}
+
+
+def _options(raw: object, policy: str, document: Document, path: NodePath) -> dict[str, object]:
+    """The options of a policy in SI; InputError for those that it does not have or that are out of range."""
+    if not isinstance(raw, Mapping):
+        raise InputError(document.fault(path, f"expected a mapping, got {describe(raw)}"))
+    known = OPTIONS.get(policy, {})
+    faults = refuse_unknown(raw, ("tiers", *known), document, path)
+    found: dict[str, object] = {"tiers": raw["tiers"]} if "tiers" in raw else {}
+    for key, (dimension, name, least) in known.items():
+        if key not in raw:
+            continue
+        value = raw[key]
+        try:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if dimension == "number" and not is_number:
+                raise ValueError(f"expected a number, got {describe(value)}")
+            found[name] = number = float(value) if dimension == "number" else parse(value, dimension)
+        except ValueError as error:
+            what, _, remedy = str(error).partition(", write ")
+            faults.append(document.fault((*path, key), what, f"write {remedy}" if remedy else ""))
+            continue
+        if number < least or (dimension == "fraction" and number >= 1.0):
+            faults.append(document.fault((*path, key), f"out of range, got {describe(value)}", f"at least {least:g}"))
+    if faults:
+        raise InputError(faults)
+    return found
 
 
 def _share(value: object, document: Document, path: NodePath, otherwise: str = "") -> float:

@@ -89,7 +89,7 @@ def placed(job: Job, machine: Machine) -> Job:
     """
     job = _managed(job, machine)
     from sim.placement.demand import demands
-    from sim.placement.policies import EXPLICIT
+    from sim.placement.registry import EXPLICIT
     from sim.placement.resolve import needs_policy, resolve
 
     if not machine.gpus():

@@ -1,8 +1,9 @@
 """Steps under a policy that moves pages: each step starts with the placement that the scans of the last one left.
 
-A scan sees which bytes the step touched; what it decides is moved during the next step, beside its traffic and within the
-policy's rate limit. Placement therefore changes between steps, not inside one: exact when the scan period is a step or
-longer, and an average over the step when it is shorter.
+A scan comes at the end of the first step after each scan period; it sees which bytes were touched since the last one. What it
+decides is moved during the next steps, beside their traffic, each step as much as the rate limit lets through in its time.
+Placement therefore changes between steps, not inside one: exact when the scan period is a step or longer, and an average over
+the step when it is shorter.
 """
 
 from __future__ import annotations
@@ -13,18 +14,17 @@ from collections.abc import Mapping, Sequence
 from sim.experiment.preparing import lowered, step_of
 from sim.metrics import summarise
 from sim.placement.demand import demands
+from sim.placement.hot_cold import option
 from sim.placement.plan import Entry, Placement
-from sim.placement.policies import Migration, Observation, number, policy
+from sim.placement.policies import Migration, Observation
+from sim.placement.registry import policy
 from sim.placement.resolve import tier_views
 from sim.program.merge import Part, merge, of_job
 from sim.records import Kind, Operation, Program, Replay, Step, Stream, Struct, TensorClass
 from sim.scenario import Job, Scenario
 from sim.topology.machine import Machine
 
-#: steps simulated before a placement that still moves is taken as it is
-_MAX_STEPS = 64
 _RATE = "promotion_bandwidth_bytes_per_s"
-_RATE_DEFAULT = 2e9
 
 
 class TieringStep(Struct, frozen=True, kw_only=True):
@@ -55,35 +55,50 @@ def moves(job: Job) -> bool:
 def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
     """Simulate steps until nothing moves any more; `first` is the placement at the start, with policies answered.
 
-    The number of steps is the option `steps` of the policy (at most 64). Raises InputError for options out of range.
+    The number of steps is the option `steps` of the policy.
     """
     machine = scenario.machine
     device = machine.gpus()[0]
     dynamic = [entry for entry in job.placement.entries if entry.policy == "hot_cold"]
     options, classes = dynamic[0].options, [entry.tensor_class for entry in dynamic]
-    limit = min(_MAX_STEPS, int(number(options, "steps", float(_MAX_STEPS))))
-    placement, pending, history = first, tuple[Migration, ...](), list[TieringStep]()
+    placement, pending, history = first, list[Migration](), list[TieringStep]()
+    elapsed_s, num_unseen, step_s = 0.0, 0, option(options, "scan_period_s")
     while True:
         now = dataclasses.replace(job, placement=placement)
         step = step_of(now, machine)
         program = lowered(step, now, scenario)
-        seen = _beside(program, pending, machine, device, options)
+        moved, pending = _portion(pending, option(options, _RATE) * step_s)
+        seen = _beside(program, moved, machine, device, options)
         step_s = summarise(program, seen).step_time_s
         sizes = demands(step, len(machine.gpus()))
         resident = {name: _bytes(placement, name, sizes[name].size_bytes, machine, device) for name in classes if name in sizes}
         taken = _all_bytes(placement, {k: v.size_bytes for k, v in sizes.items()}, machine, device)
         views = tier_views(machine, device, options, taken)
-        history.append(_row(step_s, pending, resident, views[0].name))
-        observation = Observation(
-            elapsed_s=step_s,
-            tiers=tuple(views),
-            resident_bytes=resident,
-            touched_bytes={name: sizes[name].touched_bytes_per_step for name in resident},
-        )
-        pending = policy("hot_cold").decide(observation, options)
-        if not pending or len(history) >= limit:
+        history.append(_row(step_s, moved, resident, views[0].name))
+        if len(history) >= option(options, "steps"):
             return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))
-        placement = _moved(placement, pending, resident)
+        elapsed_s, num_unseen = elapsed_s + step_s, num_unseen + 1
+        if moved:
+            placement = _moved(placement, moved, resident)
+        elif not pending and elapsed_s >= option(options, "scan_period_s"):
+            touched = {name: num_unseen * sizes[name].touched_bytes_per_step for name in resident}
+            observation = Observation(elapsed_s=elapsed_s, tiers=tuple(views), resident_bytes=resident, touched_bytes=touched)
+            pending = list(policy("hot_cold").decide(observation, options))
+            elapsed_s, num_unseen = 0.0, 0
+            if not pending:
+                return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))
+
+
+def _portion(pending: Sequence[Migration], size_bytes: float) -> tuple[list[Migration], list[Migration]]:
+    """The first `size_bytes` of what waits to be moved, and the rest."""
+    now, later = list[Migration](), list[Migration]()
+    for move in pending:
+        part = min(move.size_bytes, size_bytes)
+        size_bytes -= part
+        now += [dataclasses.replace(move, size_bytes=part)] if part > 0 else []
+        rest = move.size_bytes - part
+        later += [dataclasses.replace(move, size_bytes=rest)] if rest > 1e-9 * move.size_bytes else []
+    return now, later
 
 
 def _beside(
@@ -94,7 +109,7 @@ def _beside(
 
     if not pending:
         return replay_program(program, capacity="observe")
-    rate = number(options, _RATE, _RATE_DEFAULT)
+    rate = option(options, _RATE)
     job, kernel = Part("job", program), Part("kernel", _migrations(pending, machine, device, rate))
     return of_job(job, replay_program(merge([job, kernel], program.name), capacity="observe"))
 

@@ -1,7 +1,7 @@
 """Placement policies: who decides in which tier a tensor class lives, and what moves later.
 
 A policy is a pure function of what it is told: `place` answers an allocation, `decide` answers a scan. None holds the
-clock, a machine or a past; the table at the end is the whole registry.
+clock, a machine or a past; the registry is in `sim.placement.registry`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class TierView:
     free_bytes: float
     bandwidth_bytes_per_s: float
     latency_s: float
+    capacity_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,78 +192,3 @@ def water_fill(total: float, weights: Mapping[str, float], room: Mapping[str, fl
             left -= taken
         open_names = [name for name in open_names if name not in full] if full else []
     return parts
-
-
-class HotCold:
-    """First touch, then promotion of hot and demotion of cold classes, as Linux tiering with TPP does.
-
-    Options: scan_period_s, promotion_bandwidth_bytes_per_s (numa_balancing_promote_rate_limit), hysteresis (a class is
-    promoted over another only if that many times hotter), free_share (demote until this share of the fast tier is free:
-    the headroom that TPP keeps for new allocations; arXiv 2206.02878).
-    """
-
-    def place(self, demands: Sequence[Demand], tiers: Sequence[TierView], options: Mapping[str, object]) -> Shares:
-        """Pages land by first touch."""
-        return FirstTouch().place(demands, tiers, options)
-
-    def decide(self, seen: Observation, options: Mapping[str, object]) -> tuple[Migration, ...]:
-        """Promote the hottest class of the slower tiers, swapping out the coldest of the fast one, within the rate limit."""
-        if len(seen.tiers) < 2:
-            return ()
-        fast, slow = seen.tiers[0], seen.tiers[1:]
-        hysteresis = number(options, "hysteresis", 2.0)
-        budget = number(options, "promotion_bandwidth_bytes_per_s", 2e9) * seen.elapsed_s
-        heat = {name: _heat(seen, name) for name in seen.resident_bytes}
-        free, moves = fast.free_bytes, []
-        in_fast = {name: dict(parts).get(fast.name, 0.0) for name, parts in seen.resident_bytes.items()}
-        cold = sorted((name for name in in_fast if in_fast[name] > 0), key=lambda name: (heat[name], name.value))
-        candidates = [
-            (name, tier.name, seen.resident_bytes[name].get(tier.name, 0.0)) for name in seen.resident_bytes for tier in slow
-        ]
-        for name, source, size in sorted(candidates, key=lambda item: (-heat[item[0]], item[0].value, item[1])):
-            wanted = min(size, budget) if heat[name] > 0 else 0.0
-            while wanted > 0 and budget > 0:
-                if free <= 0:
-                    victim = next((v for v in cold if in_fast[v] > 0 and heat[v] * hysteresis < heat[name]), None)
-                    if victim is None:
-                        break
-                    freed = min(in_fast[victim], wanted)
-                    moves.append(Migration(tensor_class=victim, source=fast.name, target=source, size_bytes=freed))
-                    in_fast[victim] -= freed
-                    free += freed
-                moved = min(wanted, free, budget)
-                moves.append(Migration(tensor_class=name, source=source, target=fast.name, size_bytes=moved))
-                free, wanted, budget = free - moved, wanted - moved, budget - moved
-        return tuple(moves)
-
-
-def _heat(seen: Observation, name: TensorClass) -> float:
-    size = sum(seen.resident_bytes[name].values())
-    return seen.touched_bytes.get(name, 0.0) / size if size else 0.0
-
-
-def number(options: Mapping[str, object], name: str, default: float) -> float:
-    """A numeric option; InputError when it is not a positive number."""
-    value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        raise InputError(Fault(what=f"option {name} is {value!r}", remedy="write a positive number", path=f"options.{name}"))
-    return float(value)
-
-
-POLICIES: dict[str, Policy] = {
-    "fastest_first": FastestFirst(),
-    "first_touch": FirstTouch(),
-    "latency_critical_first": LatencyCriticalFirst(),
-    "bandwidth_proportional": BandwidthProportional(),
-    "hot_cold": HotCold(),
-}
-#: forms that name their shares themselves
-EXPLICIT = ("interleave", "weighted_interleave", "by_layer")
-
-
-def policy(name: str) -> Policy:
-    """The policy of that name; InputError listing the names otherwise."""
-    if name in POLICIES:
-        return POLICIES[name]
-    known = ", ".join((*EXPLICIT, *POLICIES))
-    raise InputError(Fault(what=f"unknown placement policy {name!r}", remedy=f"use one of {known}", path="placement.policy"))

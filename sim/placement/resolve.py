@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from sim.errors import Fault, InputError
 from sim.placement.plan import Entry, Placement
-from sim.placement.policies import EXPLICIT, Demand, TierView, policy
+from sim.placement.policies import Demand, TierView
+from sim.placement.registry import EXPLICIT, policy
 from sim.records import TensorClass
 from sim.topology.machine import Machine
 
@@ -67,6 +68,7 @@ def tier_views(
                 free_bytes=max(0.0, free),
                 bandwidth_bytes_per_s=bandwidth,
                 latency_s=machine.latency(cpu, name),
+                capacity_bytes=machine.tiers[name].capacity_bytes * machine.tiers[name].multiplicity,
             )
         )
     return sorted(views, key=lambda view: (-view.bandwidth_bytes_per_s, view.name))

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import InputError
-from sim.placement.policies import POLICIES, Demand, Migration, Observation, TierView, policy, water_fill
+from sim.placement.policies import Demand, Migration, Observation, TierView, water_fill
+from sim.placement.registry import POLICIES, policy
 from sim.records import TensorClass as T
 
 GIB = 2.0**30
@@ -84,7 +85,8 @@ def seen(fast_free, resident, touched, elapsed=1.0):
 
 
 def test_hot_pages_are_promoted_into_free_room_within_the_rate_limit():
-    moves = policy("hot_cold").decide(seen(10, {T.WEIGHTS: {"cxl0": 50}}, {T.WEIGHTS: 50}), {})
+    options = {"promotion_bandwidth_bytes_per_s": 2e9}
+    moves = policy("hot_cold").decide(seen(10, {T.WEIGHTS: {"cxl0": 50}}, {T.WEIGHTS: 50}), options)
     assert moves == (Migration(tensor_class=T.WEIGHTS, source="cxl0", target="dram", size_bytes=2e9),)
 
 
@@ -107,3 +109,33 @@ def test_static_policies_never_move():
 def test_unknown_policy_lists_the_known_ones():
     with pytest.raises(InputError, match="unknown placement policy 'magic'; use one of interleave, weighted_interleave"):
         policy("magic")
+
+
+def watched(fast_free, resident, *, slow_free=200.0):
+    fast = TierView(
+        name="dram", free_bytes=fast_free * GIB, bandwidth_bytes_per_s=250e9, latency_s=90e-9, capacity_bytes=100 * GIB
+    )
+    slow = tier("cxl0", slow_free, 50, 220)
+    return Observation(
+        elapsed_s=1.0, tiers=(fast, slow), touched_bytes={T.WEIGHTS: 1.0, T.GRADIENTS: 1e12},
+        resident_bytes={name: {k: v * GIB for k, v in parts.items()} for name, parts in resident.items()},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("free", "demoted"), [(10.0, 0.0), (9.0, 1.0)])
+def test_the_coldest_leaves_until_the_headroom_is_free(free, demoted):
+    resident = {T.WEIGHTS: {"dram": 50}, T.GRADIENTS: {"dram": 41}}
+    moves = policy("hot_cold").decide(watched(free, resident), {"free_share": 0.1})
+    assert sum(move.size_bytes for move in moves) == pytest.approx(demoted * GIB)
+    assert all(move.tensor_class is T.WEIGHTS and move.target == "cxl0" for move in moves)
+
+
+def test_nothing_is_demoted_into_a_full_tier():
+    resident = {T.WEIGHTS: {"dram": 100}}
+    moves = policy("hot_cold").decide(watched(0.0, resident, slow_free=3.0), {"free_share": 0.1})
+    assert sum(move.size_bytes for move in moves) == pytest.approx(3 * GIB)
+
+
+def test_memory_of_one_tier_never_migrates():
+    one = Observation(elapsed_s=1.0, tiers=(DRAM,), resident_bytes={T.WEIGHTS: {"dram": GIB}}, touched_bytes={T.WEIGHTS: 1e12})
+    assert policy("hot_cold").decide(one, {}) == ()
