@@ -5,6 +5,7 @@ optimizer_states: {dram: 60%, cxl0: 40%}            # interleaved page by page
 gradients: {policy: by_layer, shares: {dram: 50%, cxl0: 50%}}
 activations: {layers: 0-19, dram: 100%}             # the other layers stay on the GPU
 kv_cache: {policy: weighted_interleave, weights: {dram: 3, cxl0: 1}}
+optimizer_states: {dram: rest, cxl0: 20%}           # what the others leave: a sweep or search can vary one share
 weights: {pool0: 100%, shared: 40%}                 # that part is there once for all jobs that share it
 weights: [{layers: 0-9, gpu: 100%}, {layers: 10-39, dram: 100%}]
 """
@@ -32,6 +33,8 @@ _CLASSES = tuple(tensor_class.value for tensor_class in TensorClass)
 _OVERFLOW = {"overflow": ("fail", "swap", "spill"), "replacement": REPLACEMENTS}
 #: what a policy for the whole block places unless told otherwise
 _OPTIMIZER_CLASSES = (TensorClass.OPTIMIZER_STATES.value,)
+#: share of the tier that takes what the others leave
+_REST = "rest"
 _LAYERS = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
@@ -250,11 +253,19 @@ def _share(value: object, document: Document, path: NodePath, otherwise: str = "
 def _fractions(raw: Mapping[str, object], document: Document, path: NodePath) -> dict[str, float]:
     shares: dict[str, float] = {}
     faults: list[Fault] = []
+    rest = [tier for tier, value in raw.items() if value == _REST]
+    if len(rest) > 1:
+        faults.append(document.fault((*path, rest[1]), f"a second {_REST!r}", "give one of them a share"))
     for tier, value in raw.items():
+        if tier in rest:
+            continue
         try:
             shares[tier] = _share(value, document, (*path, tier), suggestion(tier, _ENTRY_KEYS))
         except InputError as error:
             faults += error.faults
+    if len(rest) == 1:
+        left = max(0.0, 1.0 - sum(shares.values()))
+        shares = {tier: left if tier in rest else shares[tier] for tier in raw if tier in rest or tier in shares}
     if not faults and abs(sum(shares.values()) - 1.0) > 1e-6:
         total = 100 * sum(shares.values())
         change = f"{'add' if total < 100 else 'take away'} {abs(100 - total):.6g}%"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sim.errors import InputError
 from sim.experiment.overflow import page_cached, spilled, swap_of
 from sim.kept import Kept
 from sim.placement.capacity import capacity_plan
@@ -22,6 +23,8 @@ from sim.workload.training import Training
 if TYPE_CHECKING:
     from sim.program.coherence import Coherence
 
+#: rounds in which a policy is told of what its placement takes beyond the sizes that it was asked for
+_ROUNDS = 8
 #: tier kinds that count as storage for a workload
 _STORAGE = ("nvme",)
 #: operations of the steps that are kept; a large pipeline has half a million, which take about a gigabyte
@@ -88,7 +91,7 @@ def placed(job: Job, machine: Machine) -> Job:
     What spills has been moved.
     """
     job = _managed(job, machine)
-    from sim.placement.demand import demands
+    from sim.placement.demand import demands, planned, rest_of
     from sim.placement.registry import EXPLICIT
     from sim.placement.resolve import needs_policy, resolve
 
@@ -101,7 +104,23 @@ def placed(job: Job, machine: Machine) -> Job:
     assumed = dataclasses.replace(job.placement, entries=offloaded)
     step = step_of(dataclasses.replace(job, placement=assumed), machine)
     sizes = demands(step, len(machine.gpus()))
-    answered = dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0]))
+    decided = {item.tensor_class for item in entries if item.policy not in EXPLICIT}
+    reserved: dict[str, float] | None = None
+    if isinstance(job.workload, (Training, Inference)):
+        plan = capacity_plan(job.workload, assumed, machine)
+        sizes, reserved = planned(sizes, decided, plan, machine), rest_of(decided, plan)
+    answered = dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0], reserved))
+    for _ in range(_ROUNDS if reserved is not None else 0):  # page-locked buffers are rounded up by what they hold
+        assert reserved is not None
+        plan = capacity_plan(job.workload, answered.placement, machine)  # type: ignore[arg-type]
+        over = {name: need.peak_bytes - need.capacity_bytes for name, need in plan.items() if name in reserved}
+        if all(size <= 0 for size in over.values()):
+            break
+        reserved = {name: size + 2.0 * max(0.0, over[name]) for name, size in reserved.items()}
+        try:
+            answered = dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0], reserved))
+        except InputError:
+            break  # no policy finds more room: the plan says what is missing
     return spilled(answered, machine, step)
 
 

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from sim.experiment.preparing import lowered, step_of
 from sim.metrics import summarise
-from sim.placement.demand import demands
+from sim.placement.capacity import capacity_plan
+from sim.placement.demand import demands, planned
 from sim.placement.hot_cold import option
 from sim.placement.plan import Entry, Placement
 from sim.placement.policies import Migration, Observation
@@ -23,8 +24,12 @@ from sim.program.merge import Part, merge, of_job
 from sim.records import Kind, Operation, Program, Replay, Step, Stream, Struct, TensorClass
 from sim.scenario import Job, Scenario
 from sim.topology.machine import Machine
+from sim.workload.inference import Inference
+from sim.workload.training import Training
 
 _RATE = "promotion_bandwidth_bytes_per_s"
+#: share of the moving classes below which what a scan still moves is rounding of buffers
+_STEADY = 2e-3
 
 
 class TieringStep(Struct, frozen=True, kw_only=True):
@@ -71,8 +76,13 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
         seen = _beside(program, moved, machine, device, options)
         step_s = summarise(program, seen).step_time_s
         sizes = demands(step, len(machine.gpus()))
+        if isinstance(job.workload, (Training, Inference)):
+            plan = capacity_plan(job.workload, placement, machine)
+            sizes = planned(sizes, classes, plan, machine)
+            taken = {tier: need.peak_bytes for tier, need in plan.items()}
+        else:
+            taken = _all_bytes(placement, {name: demand.size_bytes for name, demand in sizes.items()}, machine, device)
         resident = {name: _bytes(placement, name, sizes[name].size_bytes, machine, device) for name in classes if name in sizes}
-        taken = _all_bytes(placement, {k: v.size_bytes for k, v in sizes.items()}, machine, device)
         views = tier_views(machine, device, options, taken)
         history.append(_row(step_s, moved, resident, views[0].name))
         if len(history) >= option(options, "steps"):
@@ -85,7 +95,7 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
             observation = Observation(elapsed_s=elapsed_s, tiers=tuple(views), resident_bytes=resident, touched_bytes=touched)
             pending = list(policy("hot_cold").decide(observation, options))
             elapsed_s, num_unseen = 0.0, 0
-            if not pending:
+            if sum(move.size_bytes for move in pending) <= _STEADY * sum(sum(parts.values()) for parts in resident.values()):
                 return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))
 
 

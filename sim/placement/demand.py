@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
+from sim.placement.capacity import TierNeed
 from sim.placement.policies import Demand
 from sim.records import Kind, Step, TensorClass
+from sim.topology.machine import Machine
 
 #: host traffic of one AdamW element by class, bytes: moments read and written, fp32 weights likewise, gradient read
 _UPDATE_BYTES = {
@@ -34,3 +37,22 @@ def demands(step: Step, num_gpus: int) -> Mapping[TensorClass, Demand]:
         name: Demand(tensor_class=name, size_bytes=size, touched_bytes_per_step=touched.get(name, 0.0))
         for name, size in sizes.items()
     }
+
+
+def planned(
+    demands: Mapping[TensorClass, Demand], classes: Collection[TensorClass], plan: Mapping[str, TierNeed], machine: Machine
+) -> dict[TensorClass, Demand]:
+    """Demands of `classes` with the bytes that the memory plan gives them outside the GPUs: buffers and roundings included."""
+    own = {machine.memory_tier(gpu) for gpu in machine.gpus()}
+    found = dict(demands)
+    for name in classes:
+        size = sum(need.by_class.get(name.value, 0.0) for tier, need in plan.items() if tier not in own)
+        known = demands.get(name, Demand(tensor_class=name, size_bytes=0.0))
+        found[name] = replace(known, size_bytes=max(size, known.size_bytes))
+    return found
+
+
+def rest_of(classes: Collection[TensorClass], plan: Mapping[str, TierNeed]) -> dict[str, float]:
+    """Bytes by tier of everything in the plan but `classes`: what is taken before they are placed."""
+    names = {name.value for name in classes}
+    return {tier: sum(size for name, size in need.by_class.items() if name not in names) for tier, need in plan.items()}

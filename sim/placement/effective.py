@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import groupby
 
 from sim.placement.plan import Entry, Placement
@@ -23,6 +24,7 @@ def effective_placement(placement: Placement, workload: object) -> Placement:
     if not isinstance(workload, (Training, Inference)):
         return placement
     num_layers = workload.model.layers
+    placement = whole_layers(placement, num_layers)
     entries = _with_means(placement, num_layers)
     if isinstance(workload, Training):
         given = class_shares(placement, num_layers)
@@ -37,6 +39,7 @@ def effective_placement(placement: Placement, workload: object) -> Placement:
 
 def class_shares(placement: Placement, num_layers: int) -> dict[TensorClass, Mapping[str, float]]:
     """Share of each placed class per tier, averaged over the layers when entries name ranges of them."""
+    placement = whole_layers(placement, num_layers)
     shares: dict[TensorClass, Mapping[str, float]] = {}
     for name in dict.fromkeys(entry.tensor_class for entry in placement.entries):
         if not _is_by_layers(placement, name):
@@ -48,6 +51,27 @@ def class_shares(placement: Placement, num_layers: int) -> dict[TensorClass, Map
                 mean[tier] = mean.get(tier, 0.0) + share / num_layers
         shares[name] = mean
     return shares
+
+
+def whole_layers(placement: Placement, num_layers: int) -> Placement:
+    """The placement with every entry under by_layer written as ranges of layers: the first tier holds the first layers."""
+    if all(entry.policy != "by_layer" for entry in placement.entries):
+        return placement
+    entries: list[Entry] = []
+    for entry in placement.entries:
+        if entry.policy != "by_layer":
+            entries.append(entry)
+            continue
+        first, last = entry.layers or (0, num_layers - 1)
+        begin, reached = first, 0.0
+        for tier, share in entry.shares.items():
+            reached += share
+            end = first + round(reached * (last + 1 - first))
+            if end > begin:
+                layers = (begin, end - 1)
+                entries.append(replace(entry, shares={tier: 1.0}, policy="interleave", layers=layers))
+            begin = max(begin, end)
+    return replace(placement, entries=tuple(entries))
 
 
 def _is_by_layers(placement: Placement, name: TensorClass) -> bool:

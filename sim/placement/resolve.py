@@ -23,14 +23,21 @@ def needs_policy(placement: Placement) -> bool:
     return any(entry.policy not in EXPLICIT for entry in placement.entries)
 
 
-def resolve(placement: Placement, machine: Machine, demands: Mapping[TensorClass, Demand], device: str) -> Placement:
+def resolve(
+    placement: Placement,
+    machine: Machine,
+    demands: Mapping[TensorClass, Demand],
+    device: str,
+    reserved: Mapping[str, float] | None = None,
+) -> Placement:
     """The placement with every policy answered.
 
     `demands` holds the bytes of all ranks on the host of `device` per class. Classes that share a policy and its options
-    are placed together, in the order of the entries; explicit entries take their room first. Raises InputError when a
+    are placed together, in the order of the entries; explicit entries take their room first, or `reserved` bytes by tier
+    name where the caller knows better. Raises InputError when a
     policy is unknown, names a tier that is not there, or finds no room.
     """
-    taken = _explicit_bytes(placement, machine, demands, device)
+    taken = dict(reserved) if reserved is not None else _explicit_bytes(placement, machine, demands, device)
     done: dict[int, Entry] = {}
     for name, options, indices in _together(placement.entries):
         views = tier_views(machine, device, options, taken)

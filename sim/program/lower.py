@@ -83,6 +83,7 @@ class _Lowering:
         shares, items = self.demands.routes.shares, self.outline.residencies
         return (
             id(self.step),
+            self.outline.is_by_layer,
             *(
                 (
                     group.name, group.rank_class, group.ranks[0], group.device, tuple(group.folded.items()),

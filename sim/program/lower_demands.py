@@ -23,7 +23,7 @@ class Outline:
 
     def __init__(self, step: Step, *, is_by_layer: bool) -> None:
         self.step = step
-        self._is_by_layer = is_by_layer  # the placement tells layers apart
+        self.is_by_layer = is_by_layer  # the placement tells layers apart
         self.ranges = {item.name: range(item.first_rank, item.first_rank + item.num_ranks) for item in step.rank_classes}
         self.by_class: dict[str, list[StepOperation]] = {name: [] for name in self.ranges}
         for op in step.operations:
@@ -38,7 +38,7 @@ class Outline:
 
     def demand(self, op: StepOperation) -> tuple[object, ...]:
         """What decides an operation's route, apart from who runs it."""
-        is_by_layer = self._is_by_layer and ("home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE)
+        is_by_layer = self.is_by_layer and ("home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE)
         layer = op.layer if is_by_layer else -1
         how = (op.is_pinned, op.is_direct, op.is_spread, op.is_fused)
         return (op.kind, op.source, op.target, layer, how, op.collective, op.group, op.tensor_class, op.write_share)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sim.placement.plan import Placement
@@ -11,6 +11,7 @@ from sim.topology.machine import Machine, Route
 from sim.topology.route import merged
 
 Shares = tuple[tuple[str, float], ...]
+Uses = tuple[tuple[str, float], ...]
 #: host traffic of AdamW per parameter and class (bytes): moments read and written, fp32 weights likewise, gradient read
 _UPDATE_TRAFFIC = {
     TensorClass.OPTIMIZER_STATES: 16.0, TensorClass.MASTER_WEIGHTS: 8.0, TensorClass.GRADIENTS: 4.0,
@@ -93,10 +94,25 @@ class Routes:
             for tier, share in traffic.items()
         ]
         flow = _combined(parts, write_share)
-        uses = flow.uses
-        if flow.rate_cap < INFINITY:
-            uses = merged(uses, *(((cores_channel(cpu), num_cores / flow.rate_cap),) for cpu in cpus))
-        return Flow(uses, flow.rate_cap, flow.latency_s, flow.window_bytes, write_share, flow.weight)
+        uses, window_bytes = flow.uses, flow.window_bytes
+        # the same threads drive all tiers: what they can move and keep in flight is split among the tiers, not theirs for each
+        rate_cap = min((route.rate_cap_bytes_per_s for route, _ in parts), default=INFINITY) * len(cpus)
+        if len(cpus) == 1 and len(parts) > 1:
+            window_bytes = self._window(parts, uses)
+        if rate_cap < INFINITY:
+            uses = merged(uses, *(((cores_channel(cpu), num_cores / rate_cap),) for cpu in cpus))
+        return Flow(uses, rate_cap, flow.latency_s, window_bytes, write_share, flow.weight)
+
+    def _window(self, parts: Sequence[tuple[Route, float]], uses: Uses) -> float:
+        """What threads keep in flight over interleaved tiers, scaled to the latencies that the sharing law adds up.
+
+        A line waits for its own tier: the mean latency is that by share of bytes.
+        """
+        idle_s = sum(share * route.idle_latency_s for route, share in parts)
+        laws = ((self.machine.channels[name].latency, cost) for name, cost in uses)
+        added_s = sum(min(cost, 1.0) * law.idle_latency_s for law, cost in laws if law is not None)
+        own = max(route.own_window_bytes for route, _ in parts)
+        return own * added_s / idle_s if idle_s > 0.0 else 0.0
 
     def _sockets(self, home: str) -> tuple[str, ...]:
         host = self.machine.devices[home].host

@@ -60,6 +60,27 @@ def test_ranges_of_layers() -> None:
         ("{weights: {policy: weighted_interleave, weights: {dram: 3, cxl0: 1.5}}}", "f.yaml:1: placement.weights.weights.cxl0: expected a whole number of pages from 1 up, got 1.5"),
         ("{weights: {policy: weighted_interleave}}", "f.yaml:1: placement.weights: weighted_interleave needs 'weights'; for example weights: {dram: 3, cxl0: 1}"),
         ("{weights: {shares: {dram: 100%}, cxl0: 100%}}", "f.yaml:1: placement.weights: shares are given twice, by shares and by tiers; keep one"),
+            (
+                "{optimizer_states: {dram: rest, cxl0: rest}}",
+                "f.yaml:1: placement.optimizer_states.cxl0: a second 'rest'; give one of them a share",
+            ),
+            (
+                "{policy: hot_cold, options: {hysteresys: 3}}",
+                "f.yaml:1: placement.options.hysteresys: unknown key 'hysteresys'; did you mean 'hysteresis'?",
+            ),
+            (
+                "{policy: hot_cold, options: {scan_period: 1}}",
+                "f.yaml:1: placement.options.scan_period: missing unit: got 1; write a time such as '90 ns'",
+            ),
+            (
+                "{policy: hot_cold, options: {hysteresis: 0.5}}",
+                "f.yaml:1: placement.options.hysteresis: out of range, got 0.5; at least 1",
+            ),
+            (
+                "{weights: {policy: first_touch, dram: 100%}}",
+                "f.yaml:1: placement.weights.dram: first_touch decides the shares itself; "
+                "leave one of the two out; options.tiers names the tiers it may use",
+            ),
         ("[1]", "f.yaml:1: placement: expected tensor classes and their tiers, got the list [1]; for example {optimizer_states: dram}"),
     ],
 )  # fmt: skip
@@ -75,3 +96,9 @@ def test_share_limits_both_sides() -> None:
 def test_nothing_placed_is_everything_on_the_gpu() -> None:
     empty: Any = placement("{}")
     assert dict(empty.shares(TensorClass.WEIGHTS)) == {"gpu": 1.0}
+
+
+def test_one_tier_may_take_the_rest() -> None:
+    (entry,) = placement("{optimizer_states: {dram: rest, cxl0: 30%}}").entries
+    assert dict(entry.shares) == pytest.approx({"dram": 0.7, "cxl0": 0.3})
+    assert "sum to 110%" in fault("{optimizer_states: {dram: rest, cxl0: 60%, cxl1: 50%}}")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from sim.records import Kind, TensorClass
+from sim.workload.footprint.counts import stage_layers
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.gradients import Gradients
 from sim.workload.step.kernels import optimizer_kernel
@@ -79,7 +80,7 @@ class Update:
                 done.append(self._through_gpu(lane, share, after))
                 continue
             ready = swap.load(index, waits) if swap else waits
-            updated = self._on_cpu(lane, share, ready)
+            updated = self._on_cpu(lane, share, ready, self._layer(lane, (index + 0.5) / num) if num > 1 else -1)
             if swap:
                 swap.store(updated)
             done.append(self._returned(lane, share, updated, is_overlapped=is_overlapped))
@@ -98,7 +99,12 @@ class Update:
             size = min(size, offload.buffer_elements)
         return max(_TILES if self._is_fused else 1, math.ceil(elements / size))
 
-    def _on_cpu(self, lane: Lane, elements: float, after: list[str]) -> str:
+    def _layer(self, lane: Lane, place: float) -> int:
+        """The layer of what lies at `place` (0..1) among a rank's parameters: its pieces go through the layers in order."""
+        layers = stage_layers(self.plan.training, lane.stage)
+        return layers[int(place * len(layers))]
+
+    def _on_cpu(self, lane: Lane, elements: float, after: list[str], layer: int) -> str:
         plan, profile = self.plan, self.plan.profile
         each = profile.fused_update_bytes_per_element if self._is_fused else profile.update_bytes_per_element
         return self.builder.add(
@@ -114,6 +120,7 @@ class Update:
             num_cores=plan.training.offload.cores_per_rank or 0,
             is_spread=not plan.is_bound,
             tensor_class=TensorClass.OPTIMIZER_STATES,
+            layer=layer,
         )
 
     def _returned(self, lane: Lane, elements: float, updated: str, *, is_overlapped: bool) -> str:
