@@ -195,6 +195,9 @@ def _host_families(training: Training) -> Iterator[Iterator[Change]]:
     if training.offload.buffer_elements:
         half = [training.offload.buffer_elements // factor for factor in (2, 5, 10)]
         yield (Change(settings={f"{path}.offload.buffer_elements": size}) for size in half)
+    count = training.offload.state_buffer_count or 0
+    fewer = [size for size in (64, 32, 16, 8, 4) if size < count]  # an update needs four
+    yield (Change(settings={f"{path}.offload.state_buffer_count": size}) for size in fewer)
 
 
 def _activation_families(training: Training) -> Iterator[Iterator[Change]]:

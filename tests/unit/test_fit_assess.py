@@ -306,3 +306,12 @@ def test_what_spills_is_planned_where_it_goes() -> None:
     assert spills.verdict != "does_not_fit"
     assert spills.tiers["cxl0"].peak_bytes > 0
     assert any("spill" in note for note in spills.notes)
+
+
+def test_fewer_swap_buffers_are_suggested_down_to_the_four_of_an_update() -> None:
+    job = LLAMA | {"offload": {"state_buffer_count": 64, "sub_group_elements": 100_000_000, "gradient_dtype": "bf16"}}
+    small = {"base": "desktop-rtx-3090", "set": {"cpu0.memory.capacity": "48 GiB"}}
+    found = assess(scenario(job, small, placement={"optimizer_states": "nvme"}))
+    counts = [item.settings.get("workload.training.offload.state_buffer_count") for item in found.suggestions]
+    assert found.verdict == "does_not_fit"
+    assert any(count in (4, 8, 16, 32) for count in counts)

@@ -185,7 +185,9 @@ class _Swap:
 
     def __init__(self, update: Update, lane: Lane, elements: float, num: int) -> None:
         self.update, self.lane, self.elements, self.num = update, lane, elements, num
-        self.depth = max(1, (update.plan.training.offload.buffer_count or _SWAPPED_TENSORS) // _SWAPPED_TENSORS)
+        offload = update.plan.training.offload
+        count = offload.state_buffer_count or offload.buffer_count or _SWAPPED_TENSORS
+        self.depth = max(1, count // _SWAPPED_TENSORS)
         self.reads: list[str] = []
         self.writes: list[str] = []
 
