@@ -106,7 +106,7 @@ def test_pairs_are_as_mild_as_they_may_be() -> None:
 def test_larger_tiers_are_suggested_together_where_several_overflow() -> None:
     split = {"data": 2, "zero_stage": 3}
     job = {"model": "llama-3-70b", "framework": "fsdp", "checkpointing": {"active": True}, "parallelism": split}
-    found = assess(scenario(job | {"adapter": {"type": "qlora", "base": "nf4"}}, "rtx-3090-2x"))
+    found = assess(scenario(job | {"adapter": {"type": "lora"}}, "rtx-3090-2x"))
     assert len(found.misfits) == 2
     (larger,) = (item for item in found.suggestions if any(path.startswith("capacity") for path in item.settings))
     assert set(larger.settings) == {f"capacity of {need.tier}" for need in found.misfits}

@@ -96,3 +96,13 @@ def test_only_page_locked_partitions_stay_in_the_allocators_cache(pin, is_kept):
     )
     held = term(job, "cached pinned partitions of weights", weights="dram", optimizer_states="dram")
     assert (held > 0) == is_kept
+
+
+@pytest.mark.parametrize(("framework", "copy_gb", "file_gb"), [("hf-trainer", 0.0, 10.0), ("fsdp", 35.6, 10.0)])
+def test_a_quantised_base_is_never_whole_in_16_bits_on_the_host(framework, copy_gb, file_gb):
+    """bitsandbytes quantises file by file: on the GPU, or on the host of the rank that loads for the others (FSDP)."""
+    job = Training(model=builtin("llama-2-70b"), framework=framework, adapter=Adapter(type="qlora", base="nf4"))
+    assert term(job, "copy of the model at load") / 1e9 == pytest.approx(copy_gb, rel=0.01)
+    assert term(job, "checkpoint file being read") / 1e9 == pytest.approx(file_gb, rel=0.01)
+    plain = dataclasses.replace(job, adapter=Adapter(type="lora"))
+    assert term(plain, "copy of the model at load") / 1e9 == pytest.approx(138, rel=0.01)

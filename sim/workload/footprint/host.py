@@ -99,18 +99,23 @@ class HostTerms:
 
     def _load(self) -> Iterator[Term]:
         """Copies of the whole model that ranks build in host memory before the weights are where they belong."""
-        ranks = self.training.load.ranks or self.how.load
-        if ranks == "all" and self.training.parallelism.zero_stage == 3 and self.training.load.ranks is None:
-            ranks = "sharded"  # partitioned at construction: every rank reads one file of the checkpoint at a time
-        dtype = self.training.load.dtype or self.training.model.weight_dtype
-        whole = parameters(self.training.model).total * _DTYPE_BYTES[dtype]
+        training, asked = self.training, self.training.load
+        ranks = asked.ranks or self.how.load
+        is_quantised = training.adapter.type != "none" and training.adapter.base != "bf16"
+        if ranks == "all" and asked.ranks is None and (training.parallelism.zero_stage == 3 or is_quantised):
+            ranks = "sharded"  # partitioned at construction, or quantised file by file on the GPU: one file at a time
+        dtype = asked.dtype or (training.adapter.base if is_quantised else training.model.weight_dtype)
+        count = parameters(training.model).total
+        whole = count * _DTYPE_BYTES[dtype]
+        file = min(count * _DTYPE_BYTES[asked.dtype or training.model.weight_dtype], SHARD_FILE_BYTES)
+        if ranks == "sharded" or is_quantised:
+            yield self._term("checkpoint file being read", TensorClass.BUFFERS, "dram", file, ("load",))
         if ranks == "sharded":
-            yield self._term("checkpoint file being read", TensorClass.BUFFERS, "dram", min(whole, SHARD_FILE_BYTES), ("load",))
             return
         per = "rank" if ranks == "all" else "host"
         yield Term(
             name="copy of the model at load", tensor_class=TensorClass.WEIGHTS, tier="dram", size_bytes=whole,
-            moments=("load",), per=per, formula=f"{_DTYPE_BYTES[dtype]:.3g} B x {parameters(self.training.model).total:.4g}",
+            moments=("load",), per=per, formula=f"{_DTYPE_BYTES[dtype]:.3g} B x {count:.4g}",
         )  # fmt: skip
 
     def _weights(self) -> Iterator[Term]:
