@@ -131,7 +131,8 @@ class Load:
         Doc("ranks that build a full copy in host memory: all, one per host, or none (each reads its part)"),
     ] = None
     dtype: Annotated[
-        Literal["fp32", "fp16", "bf16", "fp8", "int8", "nf4", "mxfp4"] | None, Doc("type of that copy; default as published")
+        Literal["fp32", "fp16", "bf16", "fp8", "int8", "nf4", "mxfp4"] | None,
+        Doc("type of that copy; default as published, fp32 where weights are trained in fp32"),
     ] = None
 
 

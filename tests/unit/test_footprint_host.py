@@ -106,3 +106,10 @@ def test_a_quantised_base_is_never_whole_in_16_bits_on_the_host(framework, copy_
     assert term(job, "checkpoint file being read") / 1e9 == pytest.approx(file_gb, rel=0.01)
     plain = dataclasses.replace(job, adapter=Adapter(type="lora"))
     assert term(plain, "copy of the model at load") / 1e9 == pytest.approx(138, rel=0.01)
+
+
+@pytest.mark.parametrize(("framework", "each"), [("hf-trainer", 4.0), ("fsdp", 4.0), ("torchtune", 2.0), ("pytorch", 2.0)])
+def test_what_trains_in_fp32_is_loaded_in_fp32(framework, each):
+    """160 GB for each process that loads Falcon 40B for FSDP (transformers pull request 25107)."""
+    job = Training(model=builtin("falcon-40b"), framework=framework)
+    assert term(job, "copy of the model at load") / 41.3e9 == pytest.approx(each, rel=0.01)

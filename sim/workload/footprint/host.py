@@ -104,7 +104,8 @@ class HostTerms:
         is_quantised = training.adapter.type != "none" and training.adapter.base != "bf16"
         if ranks == "all" and asked.ranks is None and (training.parallelism.zero_stage == 3 or is_quantised):
             ranks = "sharded"  # partitioned at construction, or quantised file by file on the GPU: one file at a time
-        dtype = asked.dtype or (training.adapter.base if is_quantised else training.model.weight_dtype)
+        is_fp32 = self.how.scheme == "autocast" and training.adapter.type == "none"  # transformers loads fp32 unless told
+        dtype = asked.dtype or (training.adapter.base if is_quantised else "fp32" if is_fp32 else training.model.weight_dtype)
         count = parameters(training.model).total
         whole = count * _DTYPE_BYTES[dtype]
         file = min(count * _DTYPE_BYTES[asked.dtype or training.model.weight_dtype], SHARD_FILE_BYTES)
