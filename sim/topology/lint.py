@@ -53,9 +53,10 @@ class Setup:
 
 
 def warnings_of(setup: Setup) -> tuple[str, ...]:
-    """Facts that cost bandwidth: empty channels, slow DIMMs, narrow links, shared uplinks, far sockets; equal ones once."""
+    """Facts that cost bandwidth (empty channels, slow DIMMs, narrow links, shared uplinks, far sockets) or are seldom meant;
+    equal ones once."""
     devices: dict[str, list[str]] = {}
-    for rule in (_channels, _speeds, _narrow_links, _uplinks, _far_sockets):
+    for rule in (_channels, _speeds, _capacities, _narrow_links, _uplinks, _unjoined, _far_sockets):
         for name, text in rule(setup):
             devices.setdefault(text, []).append(name)
     return tuple(f"{_first(names)}: {text}" for text, names in devices.items())
@@ -103,6 +104,23 @@ def _speeds(setup: Setup) -> Iterator[Finding]:
                 f"two DIMMs per channel run at {runs / 1e6:.0f} MT/s, one would run at {one / 1e6:.0f}: "
                 f"{100 * (1 - runs / one):.0f} % less bandwidth for twice the capacity (scenario two-dimms-per-channel)",
             )
+
+
+def _capacities(setup: Setup) -> Iterator[Finding]:
+    for name, entry, part in setup.entries(p.Gpu):
+        if isinstance(part, p.Gpu) and entry.capacity and entry.capacity > part.memory.capacity:
+            has, sold = format_bytes(entry.capacity), format_bytes(part.memory.capacity)
+            yield name, f"{has} of memory, {entry.part} is sold with {sold}: a modified card, or a what-if"
+
+
+def _unjoined(setup: Setup) -> Iterator[Finding]:
+    """Sockets of one host without a link between them."""
+    for host in dict.fromkeys(device.host for device in setup.devices.values() if device.kind == "cpu"):
+        sockets = [name for name in setup.on_host(host, "cpu") if name in setup.topology.devices]
+        linked = {end for edge in setup.edges for end in (edge.source, edge.target) if {edge.source, edge.target} <= {*sockets}}
+        alone = [name for name in sockets if name not in linked]
+        if len(sockets) > 1 and alone:
+            yield alone[0], f"no link to the other sockets of {host}: what hangs on one reaches nothing of the other"
 
 
 def _narrow_links(setup: Setup) -> Iterator[Finding]:

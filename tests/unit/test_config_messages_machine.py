@@ -167,6 +167,18 @@ def test_a_controller_is_not_faster_than_its_link() -> None:
     )
 
 
+def test_a_hypothetical_controller_may_be_ahead_of_its_time_and_not_of_its_link() -> None:
+    ahead = EXPANDER.replace("hypothetical: %s", "hypothetical: true, basis: next year")
+    assert "read_bandwidth of mine is 32 GB/s, its cxl2-pcie5 x8 carries 31.51 GB/s" in fault(ahead % "32 GB/s")
+    faster = (
+        ahead.replace("cxl2-pcie5", "cxl3-pcie6")
+        .replace("xeon-8480-2s", "2028-hbm4")
+        .replace("gpu0: {part: h100-pcie, to: cpu0}, ", "")
+        .replace("cxl0:", "cxl1:")
+    )
+    assert "cxl1" in scenario_from(parse_yaml(faster % "60 GB/s", "f.yaml")).resolve().machine.tiers
+
+
 def test_a_hypothetical_part_says_why() -> None:
     assert "parts.mine: a hypothetical part has no basis; say why it is believed possible: basis: ..." in fault(
         EXPANDER % ("20 GB/s", "true")

@@ -65,6 +65,19 @@ def test_lanes_oversubscribed_below_a_switch() -> None:
     assert warning.startswith("switch0: 94.5 GB/s below an uplink of 63 GB/s (1.5 : 1)")
 
 
+def test_more_memory_than_a_card_is_sold_with() -> None:
+    assert not server(more="  gpu0: {part: h100-pcie, capacity: 80 GiB, to: cpu0}\n").warnings
+    (warning,) = server(more="  gpu0: {part: h100-pcie, capacity: 96 GiB, to: cpu0}\n").warnings
+    assert warning == "gpu0: 96 GiB of memory, h100-pcie is sold with 80 GiB: a modified card, or a what-if"
+
+
+def test_sockets_that_nothing_joins() -> None:
+    devices = f"  cpu0: {SOCKET % (8, '512 GiB', 1)}\n  cpu1: {SOCKET % (8, '512 GiB', 1)}\n"
+    (warning,) = built(devices).warnings
+    assert warning == "cpu0: no link to the other sockets of host0: what hangs on one reaches nothing of the other"
+    assert not built(devices, "links: {sockets: {part: upi-16, lanes: 3, between: [cpu0, cpu1]}}\n").warnings
+
+
 def test_equal_warnings_are_one() -> None:
     (uplinks,) = (text for text in load_machine("dgx-a100").warnings if "uplink" in text)
     assert uplinks.startswith("switch0 and 3 like it: 63 GB/s below an uplink of 31.5 GB/s (2 : 1)")
