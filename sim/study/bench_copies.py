@@ -68,7 +68,7 @@ def _route(machine: Machine, source: str, target: str, initiator: str, *, is_pin
     if ends[0] != ends[1] and kinds == {"gpu"}:
         return machine.peer(ends[0], ends[1])
     if machine.device(initiator).kind == "cpu":
-        return _by_cores(machine, source, target, initiator)
+        return by_cores(machine, source, target, initiator)
     route = machine.route(source, target, initiator=initiator, is_pinned=is_pinned)
     if uses_copy_engine:
         return route
@@ -81,10 +81,10 @@ def _coherent(machine: Machine, route: Route, initiator: str) -> Route:
     return replace(route, rate_cap_bytes_per_s=float(limit)) if limit else route  # type: ignore[arg-type]
 
 
-def _by_cores(machine: Machine, source: str, target: str, cpu: str) -> Route:
-    """Loads from one tier and stores to another; both hold lines in flight, so their windows are shared in time."""
-    read = machine.access(cpu, source, write_share=0.0)
-    write = machine.access(cpu, target, write_share=1.0)
+def by_cores(machine: Machine, source: str, target: str, cpu: str, *, num_cores: int | None = None) -> Route:
+    """Loads from one tier and stores to another by that many cores (None = all), whose lines in flight share their time."""
+    read = machine.access(cpu, source, write_share=0.0, num_cores=num_cores)
+    write = machine.access(cpu, target, write_share=1.0, num_cores=num_cores)
     uses = merged(read.uses, write.uses)
     own, other = machine.media[source], machine.media[target]
     if source == target:  # one bus with half writes, not a read stream and a write stream

@@ -8,10 +8,9 @@ from typing import Any
 from sim.laws import cpu as laws
 from sim.laws.storage import rate as storage_rate
 from sim.records import INFINITY
-from sim.study.bench_copies import tier_of
+from sim.study.bench_copies import by_cores, tier_of
 from sim.study.bench_flows import Load, spread, times
 from sim.topology.machine import Device, Machine
-from sim.topology.route import Route
 
 #: traffic of a bandwidth test: long against every start latency
 _LONG = 64.0 * 2**30
@@ -80,32 +79,35 @@ def storage(
     """fio: blocks in flight on a drive or array; "gpu" as target goes through host memory unless `is_direct`.
 
     `is_raw`: blocks of the device at its datasheet's rate; else files, which lose what the part's efficiency says. Several
-    tiers run at once, each with its own queue and the memory next to it.
+    tiers run at once, each with its own queue and the memory next to it. Persistent memory is copied by cores, one for each
+    block in flight.
     """
-    names = [tier] if isinstance(tier, str) else list(tier)
-    found = [
-        _drive(machine, name, target, device or _near(machine, name), is_direct=is_direct, is_read=operation == "read")
-        for name in names
-    ]
+    is_read, in_flight = operation == "read", queue_depth * jobs
     loads, scaled = [], {}
-    for owner, media, route in found:
-        latency = _number(owner.part, "read_latency" if operation == "read" else "write_latency")
-        bound = storage_rate(block, queue_depth * jobs, latency, INFINITY, _number(owner.part, "read_operations") * owner.count)
+    for name in [tier] if isinstance(tier, str) else tier:
+        near = device or _near(machine, name)
+        drive = machine.resolve(name if name in machine.tiers else _storage_role(machine, name), near)
+        memory = machine.resolve("gpu" if target == "gpu" else "dram", near)
+        ends = (drive, memory) if is_read else (memory, drive)
+        owner = machine.device(machine.media[drive].device)
+        if machine.tiers[drive].kind == "pmem" and target != "gpu":
+            cpu = machine.host_of(near)
+            route = by_cores(machine, *ends, cpu, num_cores=min(in_flight, int(_number(machine.part(cpu), "cores"))))
+            bound = INFINITY
+        else:
+            route = machine.route(*ends, initiator=owner.name, is_direct=is_direct)
+            bound = _queue_rate(owner, block, in_flight, is_read=is_read)
         loads.append(Load(work=_LONG, uses=route.uses, rate_cap=min(bound, route.rate_cap_bytes_per_s)))
         if is_raw:
-            scaled[media] = 1.0 / (_number(owner.part, "efficiency") or 1.0)
+            scaled[machine.media[drive].channel] = 1.0 / (_number(owner.part, "efficiency") or 1.0)
     bandwidth = sum(load.work / end for load, end in zip(loads, times(machine, loads, scaled=scaled), strict=True))
-    in_flight = queue_depth * jobs * len(loads)
-    return {"bandwidth": bandwidth, "iops": bandwidth / block, "latency": in_flight * block / bandwidth}
+    return {"bandwidth": bandwidth, "iops": bandwidth / block, "latency": len(loads) * in_flight * block / bandwidth}
 
 
-def _drive(machine: Machine, tier: str, target: str, near: str, *, is_direct: bool, is_read: bool) -> tuple[Device, str, Route]:
-    """The device behind a tier, its channel, and the route between it and the memory next to `near`."""
-    drive = machine.resolve(tier if tier in machine.tiers else _storage_role(machine, tier), near)
-    memory = machine.resolve("gpu" if target == "gpu" else "dram", near)
-    owner = machine.device(machine.media[drive].device)
-    ends = (drive, memory) if is_read else (memory, drive)
-    return owner, machine.media[drive].channel, machine.route(*ends, initiator=owner.name, is_direct=is_direct)
+def _queue_rate(drive: Device, block: float, in_flight: int, *, is_read: bool) -> float:
+    """Bytes/s that the queue of a drive or array lets through."""
+    latency = _number(drive.part, "read_latency" if is_read else "write_latency")
+    return storage_rate(block, in_flight, latency, INFINITY, _number(drive.part, "read_operations") * drive.count)
 
 
 def _near(machine: Machine, tier: str) -> str:

@@ -83,3 +83,11 @@ def test_drives_bounce_through_host_memory_unless_direct() -> None:
     bounced, direct = (measure(machine, "storage", {"target": "gpu", "is_direct": way})["bandwidth"] for way in (False, True))
     assert direct == pytest.approx(0.8 * 4 * 3.25e9)
     assert bounced < 0.8 * direct
+
+
+def test_one_thread_reads_persistent_memory_at_its_own_rate_and_many_at_the_modules() -> None:
+    machine = _machine("optane-2x")
+    one, two, many = (measure(machine, "storage", {"queue_depth": depth})["bandwidth"] for depth in (1, 2, 64))
+    assert one == pytest.approx(18 * 64 / (305e-9 + 82e-9), rel=0.01)
+    assert two == pytest.approx(2 * one)
+    assert many == pytest.approx(0.95 * 2 * 6.8e9)
