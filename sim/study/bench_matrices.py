@@ -91,9 +91,15 @@ def gpu_copy_matrix(machine: Machine, rows: Sequence[Row]) -> Matrix:
     cells = {}
     for source in gpus:
         for target in gpus:
-            if source != target:
+            if source == target:
+                continue
+            try:
                 arguments = {"source": source, "target": target, "initiator": source}
                 cells[source, target] = measure(machine, "copy", arguments)["bandwidth"]
+            except InputError:  # no way between GPUs of different hosts
+                continue
+    if not cells:
+        raise Unsuited("no way between the GPUs")
     hidden = len(machine.gpus()) - len(gpus)
     tiers = {machine.memory_tier(gpu): gpu for gpu in gpus}
     measured = {}

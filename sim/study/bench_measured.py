@@ -47,7 +47,10 @@ def canonical(machine: Machine, benchmark: str, arguments: Mapping[str, Any]) ->
     if benchmark == "collective" and found.get("ranks") == len(machine.gpus()) * machine.num_nodes:
         found["ranks"] = None
     if benchmark == "storage":
-        found["tier"] = machine.resolve(found["tier"], next(iter(machine.devices)))
+        first = next(iter(machine.devices))
+        tiers = found["tier"] if isinstance(found["tier"], list) else [found["tier"]]
+        named = [machine.resolve(tier, first) for tier in tiers]
+        found["tier"] = named if len(named) > 1 else named[0]
     if found.get("shares", {}) is None:
         found["shares"] = {"dram": 1.0}
     seen_from = str(found.get("initiator") or found.get("device") or next(iter(machine.gpus()), ""))

@@ -119,6 +119,8 @@ def _collectives(machine: Machine, _rows: Sequence[Row]) -> Plan:
     count = len(_gpus(machine, 2 if machine.num_nodes == 1 else 1)) * machine.num_nodes
     if count < 2:
         raise Unsuited("a single GPU")
+    if len({machine.device(gpu).host for gpu in machine.gpus()}) > 1:
+        raise Unsuited("the GPUs belong to several hosts")
     kinds = {
         "all-reduce": {"collective": "all_reduce"},
         "all-reduce, ring only": {"collective": "all_reduce", "algorithm": "ring"},

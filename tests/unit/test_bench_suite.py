@@ -102,6 +102,18 @@ def test_what_a_machine_lacks_is_named_and_does_not_stop_the_rest() -> None:
     assert {item.name for item in suite.panels} >= {"bandwidth_matrix", "cpu_adam"}
 
 
+def test_hosts_that_only_a_pool_joins_exchange_nothing_between_gpus() -> None:
+    suite = run_suite(load_machine("cxl3-pool-4-hosts"), only=["gpu_copy", "collectives"])
+    assert suite.skipped == {
+        "gpu_copy": "no way between the GPUs", "collectives": "the GPUs belong to several hosts",
+    }  # fmt: skip
+
+
+def test_rows_over_several_drives_at_once_do_not_stop_the_suite() -> None:
+    suite = run_suite(load_machine("dgx-2-drives"), rows_of_machine("dgx-2-drives"), only=["storage"])
+    assert suite.panels
+
+
 def test_findings_state_the_numbers_of_the_panel() -> None:
     shown = panel("dgx-h200", "gpu_copy")
     assert finding(shown) == "Copies between GPUs, one pair at a time: 373 GB/s for every pair"
