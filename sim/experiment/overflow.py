@@ -14,6 +14,7 @@ from sim.records import Step, TensorClass
 from sim.scenario import Job
 from sim.topology.machine import Machine
 from sim.units import format_bytes
+from sim.workload.footprint.inference import weight_bytes
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -175,3 +176,21 @@ def cache_notes(asked: Job, job: Job) -> tuple[str, ...]:
         return ()
     size = format_bytes(before.dataset.samples * before.data.bytes_per_sample)
     return (f"the page cache holds the data set ({size}): it is read from storage in the first of its epochs only",)
+
+
+def file_cache_bytes(job: Job, machine: Machine) -> float:
+    """Bytes of a model's file that the page cache holds beside the weights in use, once they are loaded; reclaimable.
+
+    Where CPU and GPU have one memory, the runtime maps the file: its cached pages *are* the weights (zero copy). A discrete GPU
+    has its own copy, and the host keeps the file as far as it has room.
+    """
+    workload = job.workload
+    if not isinstance(workload, Inference) or not machine.gpus():
+        return 0.0
+    gpu = machine.gpus()[0]
+    home = machine.resolve("dram", gpu)
+    if home == machine.memory_tier(gpu):
+        return 0.0
+    need = capacity_plan(workload, job.placement, machine).get(home)
+    room = machine.tiers[home].capacity_bytes - (need.peak_bytes if need else 0.0)
+    return max(0.0, min(weight_bytes(workload), room))

@@ -177,7 +177,7 @@ def homes(placement: Placement, machine: Machine) -> dict[TensorClass, str]:
 def _home(machine: Machine, tier: str, gpu: str) -> str:
     name = machine.resolve(tier, gpu)
     if gpu and name == machine.memory_tier(gpu):
-        return "gpu"
+        return "host" if tier == "dram" else "gpu"  # one memory for both: who asks for DRAM means the CPU's side of it
     return "storage" if machine.tiers[name].kind in _STORAGE else "host"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from sim.experiment.overflow import file_cache_bytes
 from sim.metrics import Summary
 from sim.metrics.claim import is_of_sweep, verdict_of
 from sim.metrics.inference import InferenceTimes
@@ -149,6 +150,10 @@ class Result:
                 "tokens_per_s": times.tokens_per_s if fits else None,
                 "uncertainty": self.band.around(times.total_s) if fits else None,
             }
+            cached = file_cache_bytes(self.scenario.jobs[0], self.scenario.machine)
+            storage = [name for name, tier in self.scenario.machine.tiers.items() if tier.kind in ("nvme", "pmem")]
+            needed = sum(use.peak_bytes * use.multiplicity for name, use in summary.tiers.items() if name not in storage)
+            body["memory"] = {"needed_bytes": needed, "page_cache_bytes": cached, "total_bytes": needed + cached}
         if self.tiering:
             body["tiering"] = [to_builtins(row) for row in self.tiering]
         if self.pools:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sim.kept import Kept
@@ -90,6 +90,7 @@ def _needs(
     gpus = used_gpus(machine, found.ranks_per_host)
     needs: dict[str, TierNeed] = {}
     usable = workload.memory_utilisation if isinstance(workload, Inference) else 1.0
+    of_gpus: dict[str, float] = {}
     for role in found.tiers():
         peak = found.peak(role, moments)
         if role == "gpu" and gpus:
@@ -97,12 +98,23 @@ def _needs(
             smallest = min(own, key=lambda name: machine.tiers[name].capacity_bytes)
             shown = dict.fromkeys(own) if machine.resolve("dram", gpus[0]) in own else (smallest,)  # host terms join them
             parts = {name: peak.size_bytes * own.count(name) for name in shown}  # ranks on one shared memory add up
+            of_gpus = parts
         else:
             parts = _spread(role, peak.size_bytes, machine, gpus, is_bound=_is_bound(workload))
         for name, size in parts.items():
             whole = machine.tiers[name].capacity_bytes
             _add(needs, name, whole * usable if role == "gpu" else whole, peak, size)
+    for name, size in of_gpus.items():
+        needs[name] = _limited(needs[name], size, machine)
     return needs
+
+
+def _limited(need: TierNeed, gpu_bytes: float, machine: Machine) -> TierNeed:
+    """The need of a memory of which the GPU may allocate a share only: its capacity is that share and what the host uses."""
+    tier = machine.tiers[need.tier]
+    share = machine.devices[tier.device].gpu_share
+    allowed = share * tier.capacity_bytes + need.peak_bytes - gpu_bytes
+    return need if share == 1.0 or allowed >= need.capacity_bytes else replace(need, capacity_bytes=allowed)
 
 
 def plan_footprint(workload: Training | Inference, placement: Placement, machine: Machine) -> Footprint:

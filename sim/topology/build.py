@@ -107,6 +107,7 @@ class _Builder:
             numa_node=num_cpus if part.kind == "cpu" else above[0].numa_node if above else 0,
             to=entry.to,
             count=entry.count,
+            gpu_share=entry.gpu_share,
             grants=dict(entry.grants),
             is_hypothetical=self._is_hypothetical(name, part, entry),
         )

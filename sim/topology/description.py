@@ -53,6 +53,14 @@ class DeviceEntry:
     speed: Annotated[Fraction, Gt(0), Le(1), Doc("share of its compute and memory rate that it reaches (a straggler)")] = 1.0
     power_cap: Annotated[Watts, Ge(0), Doc("board power limit; lowers compute by the declared law; 0 = none")] = 0.0
     taken: Annotated[Fraction, Ge(0), Le(0.99), Doc("share of its memory bandwidth that a neighbour takes")] = 0.0
+    gpu_share: Annotated[
+        Fraction,
+        Gt(0),
+        Le(1),
+        Doc(
+            "share of one memory for CPU and GPU that the GPU may allocate (macOS gives about 75 %, Linux GTT 50 % unless told)"
+        ),
+    ] = 1.0
     grants: Annotated[dict[str, Bytes], Doc("pool device: bytes granted to each host at the start")] = field(
         default_factory=dict
     )

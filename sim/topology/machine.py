@@ -31,6 +31,7 @@ class Device:
     numa_node: int = 0
     to: tuple[str, ...] = ()
     count: int = 1
+    gpu_share: float = 1.0  # of one memory for CPU and GPU: what the GPU may allocate
     grants: Mapping[str, float] = field(default_factory=dict)  # of a pool: bytes per host at the start
     is_hypothetical: bool = False
 

@@ -1,0 +1,75 @@
+"""One memory for CPU and GPU: nothing is copied, what the GPU may allocate is limited, and superchips lie between."""
+
+import pytest
+
+from sim.config import load_scenario, scenario_of
+from sim.errors import InputError
+from sim.experiment import run
+
+GIB = 2.0**30
+
+
+@pytest.fixture(scope="module")
+def machines():
+    points = load_scenario("tiers/unified-or-discrete").expand()
+    return {str(point.parameters["machine"]).partition(" (")[0]: run(point, with_penalty=False) for point in points}
+
+
+def test_the_cpu_updates_and_nothing_is_copied_where_memory_is_one(machines):
+    for name in ("MI300A", "Strix Halo"):
+        parts = machines[name].summary.breakdown_s
+        assert parts["cpu_optimizer"] > 0.0
+        assert parts["exposed_transfer"] == 0.0
+
+
+def test_copies_cost_less_the_wider_the_way(machines):
+    one, chip, discrete, old = (
+        machines[name].summary.breakdown_s["exposed_transfer"] for name in ("MI300A", "GH200", "H100 SXM", "A100 80 GB")
+    )
+    assert one < chip < discrete < old
+    assert machines["MI300A"].summary.step_time_s < machines["MI300X"].summary.step_time_s
+
+
+def test_one_memory_holds_what_two_memories_hold_together(machines):
+    unified = machines["MI300A"].summary.tiers["gpu0.hbm"].peak_bytes
+    discrete = sum(use.peak_bytes for use in machines["MI300X"].summary.tiers.values())
+    assert unified == pytest.approx(discrete, rel=0.05)
+
+
+def answer(share):
+    data = {
+        "topology": {"base": "strix-halo", "set": {"gpu0.gpu_share": share}},
+        "workload": {"inference": {"model": "llama-2-13b", "weights": "fp16"}},
+    }
+    return run(scenario_of(data).resolve(), with_penalty=False)
+
+
+def test_the_gpu_may_allocate_its_share_and_no_byte_more():
+    whole = answer(1.0).summary.tiers["gpu0.lpddr"]
+    host = 6.0 * GIB  # process, system and services
+    least = (whole.peak_bytes - host) / whole.capacity_bytes
+    assert answer(least * (1 + 1e-9)).fits
+    tight = answer(least * (1 - 1e-6))
+    assert not tight.fits
+    assert "gpu0.lpddr needs" in tight.reason
+
+
+def test_a_discrete_gpu_shares_its_memory_with_no_cpu():
+    with pytest.raises(InputError, match=r"gpu0\.gpu_share: h100-sxm shares its memory with no CPU"):
+        scenario_of(
+            {
+                "topology": {"base": "h100-sxm-1x", "set": {"gpu0.gpu_share": 0.5}},
+                "workload": {"inference": {"model": "gpt2"}},
+            }
+        ).resolve()
+
+
+def test_a_discrete_host_caches_the_file_that_its_gpu_has_copied():
+    def memory(topology):
+        workload = {"inference": {"model": "llama-2-7b", "weights": "fp16"}}
+        return run(scenario_of({"topology": topology, "workload": workload}).resolve(), with_penalty=False).point()["memory"]
+
+    unified, discrete = memory("mi300a-node"), memory("dgx-a100")
+    assert unified["page_cache_bytes"] == 0.0
+    assert discrete["page_cache_bytes"] == pytest.approx(2 * 6.74e9, rel=0.01)
+    assert unified["needed_bytes"] == pytest.approx(discrete["needed_bytes"], rel=0.05)
