@@ -11,6 +11,7 @@ from sim.placement.plan import Placement
 from sim.records import TensorClass
 from sim.topology.machine import Machine
 from sim.workload.footprint import behaviour
+from sim.workload.footprint.host import SUB_GROUP_ELEMENTS
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -57,6 +58,10 @@ def _host_families(training: Training) -> Iterator[Iterator[Change]]:
     if training.offload.buffer_elements:
         half = [training.offload.buffer_elements // factor for factor in (2, 5, 10)]
         yield (Change(settings={f"{path}.offload.buffer_elements": size}) for size in half)
+    if behaviour(training).has_flat_partitions and training.parallelism.zero_stage == 3:
+        now = training.offload.sub_group_elements or SUB_GROUP_ELEMENTS
+        smaller = [size for size in (500_000_000, 200_000_000, 100_000_000) if size < now]
+        yield (Change(settings={f"{path}.offload.sub_group_elements": size}) for size in smaller)
     count = training.offload.state_buffer_count or 0
     fewer = [size for size in (64, 32, 16, 8, 4) if size < count]  # an update needs four
     yield (Change(settings={f"{path}.offload.state_buffer_count": size}) for size in fewer)

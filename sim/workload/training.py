@@ -114,6 +114,7 @@ class Offload:
     buffer_count: Annotated[int | None, Gt(0), Doc("NVMe swap buffers of weights, and of states unless those are given")] = None
     state_buffer_count: Annotated[int | None, Gt(0), Doc("NVMe swap buffers of optimizer states")] = None
     buffer_elements: Annotated[int | None, Gt(0), Doc("elements per NVMe swap buffer")] = None
+    max_in_cpu_elements: Annotated[int | None, Ge(0), Doc("weights kept in host memory beside NVMe, in elements")] = None
     activation_layers: Annotated[
         str | None, Doc("layers whose activations move to the host during the forward pass, e.g. '0-15' or 'all'")
     ] = None

@@ -244,10 +244,11 @@ def test_printed_answer_tells_margin_phase_terms_and_changes(capsys: pytest.Capt
 
     assert run(["fit", "out-of-memory-buffers", "--terms"]) == 1
     text = " ".join(capsys.readouterr().out.split())
-    assert "does not fit cpu0.dram lacks 3.44 GiB" in text
-    assert "cpu0.dram is 3.44 GiB short in phase init; its largest tensors: 16 GiB state swap buffers" in text
+    assert "does not fit cpu0.dram lacks 5.44 GiB" in text
+    assert "cpu0.dram is 5.44 GiB short in phase init; its largest tensors: 16 GiB state swap buffers" in text
     assert "10 GiB weight swap buffers, from init = 5 buffers x 2 B x 1e+09 elements" in text
-    assert "offload.buffer_elements: 500000000 -> cpu0.dram 27.5 GiB of 29.1 GiB, tight" in text
+    assert "offload.buffer_elements: 200000000 -> cpu0.dram 27 GiB of 29.1 GiB, tight" in text
+    assert "offload.sub_group_elements: 200000000 -> cpu0.dram 22.5 GiB of 29.1 GiB" in text
 
 
 def test_printed_answer_says_when_nothing_helps(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from sim.units import GIB
 from sim.workload.footprint import footprint
 from sim.workload.footprint.counts import sub_groups
 from sim.workload.shape import ModelShape
-from sim.workload.shapes import builtin
+from sim.workload.shapes import builtin, parameters
 from sim.workload.training import Adapter, Checkpointing, DataPipeline, Offload, Parallelism, Training
 
 #: the 40B and 70B of MLP-Offload (SC25), as their logs print them
@@ -113,3 +113,17 @@ def test_what_trains_in_fp32_is_loaded_in_fp32(framework, each):
     """160 GB for each process that loads Falcon 40B for FSDP (transformers pull request 25107)."""
     job = Training(model=builtin("falcon-40b"), framework=framework)
     assert term(job, "copy of the model at load") / 41.3e9 == pytest.approx(each, rel=0.01)
+
+
+@pytest.mark.parametrize(("limit", "elements"), [(None, 1e9), (0, 0), (10**8, 1e8), (10**12, None)])
+def test_some_weights_stay_in_host_memory_beside_storage(limit, elements):
+    """DeepSpeed keeps `max_in_cpu` elements, by default 1e9 (offload_config.py)."""
+    job = Training(
+        model=builtin("llama-2-7b"),
+        framework="deepspeed-zero",
+        offload=Offload(max_in_cpu_elements=limit, round_pinned=False),
+        parallelism=Parallelism(data=2, zero_stage=3),
+    )
+    expected = 2 * (parameters(builtin("llama-2-7b")).total / 2 if elements is None else elements)
+    assert term(job, "weights kept beside storage", weights="nvme") == pytest.approx(expected, rel=1e-3)
+    assert term(job, "weights kept beside storage", weights="dram", optimizer_states="dram") == 0

@@ -36,7 +36,6 @@ _ZERO_INERT = {
 }  # fmt: skip
 _OFFLOAD_INERT = {
     "nvme_path", "pipeline", "pipeline_read", "pipeline_write", "fast_init", "super_offload", "cpuadam_cores_perc",
-    "max_in_cpu",
 }  # fmt: skip
 #: DeepSpeed's optimizer -> ours; those that compress or scale keep Adam's two moments
 _OPTIMIZERS = {
@@ -194,7 +193,9 @@ def _offload(zero: Block, stage: int, found: JobSettings) -> None:
 def _swap_buffers(optimizer: Block, param: Block, states: str, weights: str, found: JobSettings) -> None:
     """NVMe swap buffers; asked for even where they have no effect, so that their keys count as read."""
     state_count, count = optimizer.count("buffer_count", least=1), param.count("buffer_count", least=1)
-    size = param.count("buffer_size", least=1)
+    size, kept = param.count("buffer_size", least=1), param.count("max_in_cpu")
+    if weights == "nvme" and kept is not None:
+        found.training["offload.max_in_cpu_elements"] = kept
     if states == "nvme" and state_count:
         found.training["offload.state_buffer_count"] = state_count
     if weights == "nvme" and count:

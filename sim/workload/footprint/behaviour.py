@@ -49,6 +49,7 @@ class Behaviour:
     host_master_extra_bytes: float = 0.0  # per parameter that the CPU updates: a second fp32 copy
     host_gradient_bytes: float = 2.0  # per parameter: flat buffer that receives offloaded gradients; 0 = none
     moves_whole_model: bool = False  # a model built whole is moved to every GPU before ZeRO-3 partitions it (engine.py)
+    nvme_kept_elements: float = 0.0  # weights offloaded to NVMe of which this many elements stay in host memory
     keeps_pinned_parameters: bool = False  # blocks of offloaded parameters stay in the pinned allocator's cache
     is_gathered_with_pipeline: bool = False  # with pipeline stages weights stay gathered, gradients unsharded
     fragmentation: float = 0.02  # of allocated bytes, held by the caching allocator on top
@@ -76,6 +77,7 @@ _DEEPSPEED = Behaviour(
     update_copy_bytes=4.0,
     host_gradient_bytes=4.0,  # stage3.py: zeros in gradient_accumulation_dtype, fp32 with bf16
     moves_whole_model=True,
+    nvme_kept_elements=1e9,  # offload_config.py, max_in_cpu
     keeps_pinned_parameters=True,
     has_flat_partitions=True,
     fragmentation=0.12,  # gathers and releases of many sizes; reserved over allocated was 1.0-1.4 in reports

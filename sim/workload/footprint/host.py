@@ -130,6 +130,10 @@ class HostTerms:
                 "weight swap buffers", TensorClass.BUFFERS, "dram", count * self._pinned(2.0 * elements), FROM_INIT,
                 formula=f"{count} buffers x 2 B x {elements:.3g} elements",
             )  # fmt: skip
+            limit = self.training.offload.max_in_cpu_elements
+            kept = min(self.how.nvme_kept_elements if limit is None else limit, self.sizes.kept_weights)
+            size, formula = self._pinned(2.0 * kept), f"2 B x {kept:.4g} elements"
+            yield self._term("weights kept beside storage", TensorClass.WEIGHTS, "dram", size, FROM_INIT, formula)
         if self.how.keeps_pinned_parameters and self.is_pinned and self._share(TensorClass.WEIGHTS, "dram"):
             # partitions are pinned one by one, then flattened: their blocks stay in the pinned allocator's cache
             shards = self.rank.num_shards if self.training.parallelism.zero_stage == 3 else 1
