@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sim.errors import Fault, InputError
 from sim.laws import cpu as laws
 from sim.laws.storage import rate as storage_rate
 from sim.records import INFINITY
@@ -35,15 +36,22 @@ def cpu_adam(
     divided over `sockets` (each on its own memory) and over `ranks`; ranks that are not bound draw less from the DRAM and
     wait for each other.
     """
+    if implementation not in laws.IMPLEMENTATIONS:
+        known = ", ".join(laws.IMPLEMENTATIONS)
+        raise InputError(
+            Fault(what=f"unknown implementation {implementation!r} of Adam", remedy=f"one of {known}", path="implementation")
+        )
+    counts = {"elements": elements, "ranks": ranks, "sockets": sockets, "state_bytes": state_bytes}
+    if wrong := [name for name, value in counts.items() if value <= 0]:
+        raise InputError(Fault(what=f"{wrong[0]} must be above 0, got {counts[wrong[0]]:g}", path=wrong[0]))
+    if shares and (min(shares.values()) < 0 or abs(sum(shares.values()) - 1) > 1e-3):
+        raise InputError(Fault(what=f"shares must sum to 1, got {sum(shares.values()):g}", path="shares"))
     kernel = laws.IMPLEMENTATIONS[implementation]
     scale = state_bytes / _FP32_BYTES
     part = machine.part(device)
     mine = elements / sockets
-    cached = (
-        laws.cached_elements(scale * mine, _number(part, "last_level_cache")) / scale
-        if _number(part, "cache_bandwidth")
-        else 0.0
-    )
+    cached = laws.cached_elements(scale * mine, _number(part, "last_level_cache")) / scale
+    cache_rate = _number(part, "cache_bandwidth") or laws.CACHE_BYTES_PER_CORE_S * _number(part, "cores")
     size = scale * kernel.size_bytes
 
     def seconds_in(spread_over: Mapping[str, float]) -> float:
@@ -54,7 +62,7 @@ def cpu_adam(
     memory = seconds_in(shares or {"dram": 1.0})
     if not is_bound:
         memory = max(memory, seconds_in({"dram": 1.0}) / laws.UNBOUND_SHARE)
-    seconds = memory + (size * cached / _number(part, "cache_bandwidth") if cached else 0.0)
+    seconds = memory + size * cached / cache_rate
     seconds += laws.fault_time(scale * kernel.temporary_bytes * mine, _number(part, "page"))
     if kernel.needs_avx and not part.get("has_avx", True):
         seconds = max(seconds, laws.scalar_time(mine, int(_number(part, "cores")), _number(part, "clock")))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from sim.laws.kernels import ALONE, solo_time
+from sim.errors import Fault, InputError
+from sim.laws.kernels import ALONE, peak, solo_time
 from sim.records import Kernel
 from sim.topology.machine import Machine
 
@@ -17,6 +19,7 @@ _EAGER_BACKWARD_BYTES = 18.0
 
 def gemm(machine: Machine, *, device: str, m: int, n: int, k: int, dtype: str = "bf16") -> dict[str, float]:
     """One matrix product [m, k] x [k, n] (cuBLAS), back to back."""
+    _check(machine, device, dtype)
     width = _BYTES.get(dtype, 2.0)
     kernel = Kernel(
         kind="gemm", flops=2.0 * m * n * k, read_bytes=width * (m * k + k * n), write_bytes=2.0 * m * n, m=m, n=n, k=k,
@@ -43,6 +46,7 @@ def attention(
 
     `version` "eager" stores the scores: it computes them all, and each crosses the memory several times.
     """
+    _check(machine, device, dtype)
     scores = float(batch) * heads * float(sequence_length) ** 2
     flops = 4.0 * head_dim * scores * (3.5 if is_training else 1.0) * (0.5 if is_causal else 1.0)
     part = machine.part(device)
@@ -53,6 +57,19 @@ def attention(
         kernel = Kernel(kind="attention", flops=flops, sequence_length=sequence_length, dtype=dtype, variant=variant)  # type: ignore[arg-type]
         seconds = solo_time(kernel, part)
     return {"throughput": flops / seconds, "time": seconds}
+
+
+def _check(machine: Machine, device: str, dtype: str) -> None:
+    """InputError for a device without matrix units or a number format that it cannot stand in for."""
+    part = machine.part(device)
+    try:
+        peak(part, dtype)
+    except KeyError:
+        compute = part.get("compute")
+        formats = ", ".join(compute) if isinstance(compute, Mapping) and compute else "none"
+        raise InputError(
+            Fault(what=f"{device} of {machine.name} does not multiply {dtype}", remedy=f"its formats: {formats}", path="dtype")
+        ) from None
 
 
 def _eager_time(part: Any, flops: float, scores: float, dtype: str, *, is_training: bool) -> float:

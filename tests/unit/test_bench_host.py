@@ -6,6 +6,7 @@ import pytest
 
 from sim.config.topology_block import machine_from_block
 from sim.config.yaml_source import Document
+from sim.errors import InputError
 from sim.laws.cpu import cached_elements, fault_time, scalar_time
 from sim.study.bench import measure
 from sim.topology.machine import Machine
@@ -91,3 +92,24 @@ def test_one_thread_reads_persistent_memory_at_its_own_rate_and_many_at_the_modu
     assert one == pytest.approx(18 * 64 / (305e-9 + 82e-9), rel=0.01)
     assert two == pytest.approx(2 * one)
     assert many == pytest.approx(0.95 * 2 * 6.8e9)
+
+
+def test_impossible_updates_are_refused() -> None:
+    machine = _machine("desktop-rtx-4090")
+    for arguments, words in (
+        ({"implementation": "simdd"}, "unknown implementation 'simdd'"),
+        ({"sockets": 0}, "sockets must be above 0, got 0"),
+        ({"shares": {"dram": 0.7}}, "shares must sum to 1, got 0.7"),
+    ):
+        with pytest.raises(InputError, match=words):
+            measure(machine, "cpu_adam", {"elements": 1e6, **arguments})
+    with pytest.raises(InputError, match="elements must be above 0, got -1"):
+        measure(machine, "cpu_adam", {"elements": -1.0})
+    with pytest.raises(InputError, match="does not multiply int3"):
+        measure(machine, "gemm", {"device": "gpu0", "m": 64, "n": 64, "k": 64, "dtype": "int3"})
+
+
+def test_a_cpu_that_does_not_state_its_cache_rate_has_one_per_core() -> None:
+    machine = _machine("desktop-rtx-4090")
+    small, large = (measure(machine, "cpu_adam", {"elements": n})["bandwidth"] for n in (1e5, 1e9))
+    assert small > 2 * large
