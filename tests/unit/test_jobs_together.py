@@ -120,3 +120,20 @@ def test_the_study_of_the_pool_orders_its_points():
 
 def _ends(file):
     return [scenario for scenario in file.expand() if "100 %" in scenario.parameters.values()]
+
+
+def test_one_host_may_be_granted_two_terabytes_and_more():
+    def capacity(**patch):
+        from sim.topology.view import host_view
+
+        topology = {"base": "cxl3-pool-4-hosts", "set": patch}
+        jobs = [{"host": "host0", "workload": WORKLOAD, "placement": {"optimizer_states": "pool0"}}]
+        return (
+            host_view(scenario_of({"topology": topology, "jobs": jobs}).resolve().machine, "host0")
+            .tiers["pool0"]
+            .capacity_bytes
+        )
+
+    assert capacity() == 2048 * GIB
+    assert capacity(**{"pool0.count": 2}) == 4096 * GIB
+    assert capacity(**{"pool0.grants": {"host1": "48 GiB"}}) == 2000 * GIB
