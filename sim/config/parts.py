@@ -156,7 +156,8 @@ def read_part(raw: object, document: Document, path: NodePath, table: Mapping[st
         raise InputError(document.fault(path, f"unknown kind of part {got!r}", f"one of {', '.join(KINDS)}"))
     faults: list[Fault] = []
     keys: dict[str, Source] = {}
-    default, kind = raw.get("source"), str(raw["kind"])
+    default = raw.get("source")
+    kind = " ".join(str(raw[key]) for key in ("type", "kind") if key in raw)  # "cxl link": what a prior is chosen by
     own = {key: value for key, value in raw.items() if key not in ("source", "class")}
     plain = _unwrap(own, default, path, document, table, keys, faults, kind)
     for name in _listed(raw.get("class")):

@@ -6,7 +6,8 @@ error of a family can be told without its own rows.
 
 from __future__ import annotations
 
-#: (kind of part, last key of the number, or the key that holds a table of numbers) -> value and why
+_FLITS = (0.753, "flits of 68 B carry 64, and each four slots of data one of header (CXL 2.0, 4.2)")
+#: (kind of part, or type and kind, last key of the number, or the key that holds a table of numbers) -> value and why
 PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     # memory buses
     ("memory", "efficiency"): (0.85, "refresh takes 4 to 5 % (JEDEC tRFC / tREFI), row misses and turnarounds about 10 %"),
@@ -40,6 +41,10 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     ("link", "store_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
     ("link", "cpu_load_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
     ("link", "cpu_store_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
+    ("cxl link", "efficiency"): _FLITS,
+    ("cxl link", "upward_efficiency"): _FLITS,
+    ("cxl link", "load_efficiency"): _FLITS,
+    ("cxl link", "store_efficiency"): _FLITS,
     ("link", "collective_efficiency"): (0.9, "a collective moves what a copy moves"),
     ("link", "switch_efficiency"): (0.9, "a collective moves what a copy moves"),
     ("link", "message_latency"): ("5 us", "launch of a kernel and one flag through memory"),
@@ -68,6 +73,7 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
 def prior_of(kind: str, path: tuple[object, ...]) -> tuple[object, str]:
     """(value as YAML would write it, why) of the number at `path` of a part; KeyError for one that has no prior."""
     for key in reversed(path):
-        if (kind, str(key)) in PRIORS:
-            return PRIORS[kind, str(key)]
+        for name in (kind, kind.rsplit(" ", 1)[-1]):
+            if (name, str(key)) in PRIORS:
+                return PRIORS[name, str(key)]
     raise KeyError(f"no prior for {kind} {'.'.join(map(str, path))}")

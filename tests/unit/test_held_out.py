@@ -102,3 +102,8 @@ def test_the_laws_fits_name_tables_that_exist():
     assert len(found) >= 11
     for item in found:
         assert set(item.fitted_on) <= known, item
+
+
+def test_the_type_of_a_link_chooses_its_prior_first():
+    assert prior_of("cxl link", ("efficiency",)) != prior_of("link", ("efficiency",))
+    assert prior_of("pcie link", ("efficiency",)) == prior_of("link", ("efficiency",))
