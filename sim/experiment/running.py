@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -20,7 +20,7 @@ from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import capacity_plan, needs_sentence
 from sim.placement.plan import Placement
 from sim.records import Step
-from sim.scenario import Scenario, Trace
+from sim.scenario import Job, Scenario, Trace
 from sim.topology.machine import Machine
 from sim.workload.inference import Inference
 from sim.workload.training import Training
@@ -41,9 +41,9 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     run, InternalError for an impossible result.
     """
     asked = tuple(loaded(job) for job in scenario.jobs)
-    scenario = dataclasses.replace(scenario, jobs=tuple(placed(job, scenario.machine) for job in asked))
+    scenario = dataclasses.replace(scenario, jobs=tuple(placed(job, _seen_by(scenario, job)) for job in asked))
     if len(scenario.jobs) > 1:
-        return _run_together(scenario)
+        return _run_together(scenario, asked)
     if scenario.job.host:
         scenario = on_host(scenario, scenario.job)
     tiering: tuple[TieringStep, ...] = ()
@@ -85,8 +85,13 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     )
 
 
-def _run_together(scenario: Scenario) -> Result:
-    """All jobs of the scenario in one simulation; the result holds one result per job."""
+def _seen_by(scenario: Scenario, job: Job) -> Machine:
+    """The machine that a job's policies may use: its host's, where the scenario tells hosts apart."""
+    return on_host(scenario, job).machine if job.host or len(scenario.jobs) > 1 else scenario.machine
+
+
+def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
+    """All jobs of the scenario in one simulation, as placed and as asked for; the result holds one result per job."""
     together = simulate(scenario)
     hosts = [job.host or scenario.machine.hosts()[0] for job in scenario.jobs]
     results = []
@@ -103,13 +108,18 @@ def _run_together(scenario: Scenario) -> Result:
         )  # fmt: skip
     tiers = all_tiers(together, [result.summary.tiers for result in results])
     whole = msgspec.structs.replace(together.summary, tiers=tiers)
+    still = tuple(
+        f"{job.name}: pages stay where first touch puts them; scans for hot pages are simulated for a job alone"
+        for job in asked
+        if moves(job)
+    )
     reasons = _overflows(whole.tiers) + ([together.reason] if together.reason else [])
     reasons += [f"{job.name}: {result.reason}" for job, result in zip(scenario.jobs, results, strict=True) if not result.fits]
     return dataclasses.replace(
         results[0], scenario=scenario, program=together.program, replay=together.replay, summary=whole, inference=None,
         fits=not reasons, reason="; ".join(reasons), offload_penalty=max(result.offload_penalty for result in results),
         penalty_base="the slowest job", jobs=tuple(results), contention=max(result.contention for result in results),
-        pools=together.pools,
+        pools=together.pools, assumptions=(*results[0].assumptions, *still),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -82,7 +83,8 @@ def simulate(scenario: Scenario) -> Together:
         seen = of_job(part, replay)
         summary, times = summarised(item, own, seen)
         jobs.append(Solved(step=step, program=own, replay=seen, summary=summary, times=times))
-    uses = {name: pool_use(replay, _capacity(machine, name), _tiers_of(name, program)) for name in _divided(machine)}
+    elsewhere = _shared_elsewhere(parts(prepared))
+    uses = {name: pool_use(replay, _capacity(machine, name), _tiers_of(name, program), elsewhere) for name in _divided(machine)}
     return Together(
         program=program, replay=replay, summary=summarise(program, replay), jobs=tuple(jobs), alone=tuple(alone),
         pools={name: use for name, use in uses.items() if use.hosts}, reason=reason,
@@ -187,7 +189,7 @@ def _pools(machine: Machine, program: Program) -> list[Pool]:
 
 def _replayed(program: Program, scenario: Scenario, pools: Sequence[Pool]) -> tuple[Replay, str]:
     """The replay, with pool managers beside it where pools are dynamic; and why they failed if they did."""
-    from sim.engine import replay
+    from sim.engine import replay, run_checked
     from sim.engine.pools import PoolManager, answering
 
     if not pools:
@@ -201,9 +203,11 @@ def _replayed(program: Program, scenario: Scenario, pools: Sequence[Pool]) -> tu
         PoolManager(pool, [item.id for item in program.operations if any(row.tier in pool.granted_bytes for row in item.frees)])
         for pool in pools
     ]
+    beside: dict[str, Any] = {"policy": answering(managers), "processes": tuple(manager.serve for manager in managers)}
     try:
-        seen = replay(managed, level="full", policy=answering(managers), processes=tuple(manager.serve for manager in managers))
-        return seen, ""
+        if scenario.options.verify:
+            return run_checked(managed, **beside), ""
+        return replay(managed, level="full", **beside), ""
     except DeadlockError:
         waits = ", ".join(
             f"{tier} waits for capacity beside {manager.granted_in_words()}"
@@ -255,6 +259,18 @@ def _kept(scenario: Scenario, job: Job) -> dict[tuple[str, str], float]:
             if _sharers(scenario, entry.tensor_class, tier)[0] is not job:
                 kept[tier, entry.tensor_class.value] = 1.0 - entry.shared
     return kept
+
+
+def _shared_elsewhere(parts: Sequence[Part]) -> dict[str, float]:
+    """Bytes by tier that jobs hold throughout and share with the job that holds them."""
+    found: dict[str, float] = {}
+    for part in parts:
+        for item, num in part.program.resident:
+            gone = 1.0 - part.kept.get((item.tier, item.tensor_class), 1.0)
+            if gone > 0.0:
+                tier = part.tiers.get(item.tier, item.tier)
+                found[tier] = found.get(tier, 0.0) + gone * item.size_bytes * num
+    return found
 
 
 def _shared(scenario: Scenario, steps: Sequence[Step]) -> list[Coherence]:

@@ -9,7 +9,10 @@ from sim.records import Replay, Struct
 
 
 class PoolUse(Struct, frozen=True, kw_only=True):
-    """One pool over a simulation; bytes. `hosts` holds the peak of each host's part, whenever it occurs."""
+    """One pool over a simulation; bytes.
+
+    `hosts` holds the peak of each host's part, whenever it occurs, with what it shares with others counted at each.
+    """
 
     capacity_bytes: float
     peak_bytes: float  # of all hosts together, at one instant
@@ -46,8 +49,10 @@ def host_memory(tiers: Mapping[str, TierUse], local: Iterable[str], pools: Mappi
     )
 
 
-def pool_use(replay: Replay, capacity_bytes: float, tiers: Sequence[str]) -> PoolUse:
+def pool_use(replay: Replay, capacity_bytes: float, tiers: Sequence[str], elsewhere: Mapping[str, float]) -> PoolUse:
     """Use of the pool whose parts are `tiers` (``pool0@host0``); needs a replay of level full.
+
+    `elsewhere` are bytes by tier that its host uses and that are there once, held by another.
 
     Frees of one instant come before its allocations in the replay's rows, so a sum over them is what was really there.
     """
@@ -65,7 +70,11 @@ def pool_use(replay: Replay, capacity_bytes: float, tiers: Sequence[str]) -> Poo
             by_class = {}
             for (_, name), size in held.items():
                 by_class[name] = by_class.get(name, 0.0) + size
-    peaks = {peak.name.partition("@")[2]: peak.peak_bytes for peak in replay.tiers if peak.name in names}
+    peaks = {
+        peak.name.partition("@")[2]: peak.peak_bytes + elsewhere.get(peak.name, 0.0)
+        for peak in replay.tiers
+        if peak.name in names
+    }
     words = [event.split(" s: ", 1)[1] for event in replay.events if any(event.endswith(f": {name}") for name in names)]
     return PoolUse(
         capacity_bytes=capacity_bytes,

@@ -77,6 +77,7 @@ def test_shared_data_is_there_once_and_costs_messages_on_both_directions_of_the_
         return together(placement={"optimizer_states": {"pool0": "100%", "shared": shared}})
 
     none, some = at("0%"), at("50%")
+    assert some.pools["pool0"].hosts == pytest.approx(none.pools["pool0"].hosts, rel=0.05)  # what each needs is the same
     states = none.pools["pool0"].by_class["optimizer_states"] / 2
     assert some.pools["pool0"].peak_bytes == pytest.approx(2 * one_peak - 0.5 * states, rel=1e-6)
     for channel in ("pool0->cpu0.cxl", "cpu0->pool0.cxl", "pool0->cpu1.cxl"):
@@ -137,3 +138,10 @@ def test_one_host_may_be_granted_two_terabytes_and_more():
     assert capacity() == 2048 * GIB
     assert capacity(**{"pool0.count": 2}) == 4096 * GIB
     assert capacity(**{"pool0.grants": {"host1": "48 GiB"}}) == 2000 * GIB
+
+
+def test_a_policy_places_on_the_memory_of_the_jobs_own_host():
+    result = together(placement={"policy": "first_touch"})
+    assert [set(job.scenario.job.placement.entries[0].shares) for job in result.jobs] == [{"cpu0.dram"}, {"cpu1.dram"}]
+    moving = together(placement={"policy": "hot_cold"})
+    assert any("scans for hot pages are simulated for a job alone" in note for note in moving.assumptions)
