@@ -114,7 +114,9 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
         if moves(job)
     )
     reasons = _overflows(whole.tiers) + ([together.reason] if together.reason else [])
-    reasons += [f"{job.name}: {result.reason}" for job, result in zip(scenario.jobs, results, strict=True) if not result.fits]
+    for job, result in zip(scenario.jobs, results, strict=True):
+        own = [reason for reason in result.reason.split("; ") if reason and reason not in reasons]
+        reasons += [f"{job.name}: {'; '.join(own)}"] if own else []
     return dataclasses.replace(
         results[0], scenario=scenario, program=together.program, replay=together.replay, summary=whole, inference=None,
         fits=not reasons, reason="; ".join(reasons), offload_penalty=max(result.offload_penalty for result in results),

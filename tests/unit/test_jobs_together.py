@@ -145,3 +145,27 @@ def test_a_policy_places_on_the_memory_of_the_jobs_own_host():
     assert [set(job.scenario.job.placement.entries[0].shares) for job in result.jobs] == [{"cpu0.dram"}, {"cpu1.dram"}]
     moving = together(placement={"policy": "hot_cold"})
     assert any("scans for hot pages are simulated for a job alone" in note for note in moving.assumptions)
+
+
+def activations(capacity):
+    workload = {"training": {**WORKLOAD["training"], "model": "llama-2-7b", "batch_size": 4, "sequence_length": 2048,
+                             "checkpointing": {"active": True, "offload": True}}}  # fmt: skip
+    jobs = [
+        {"name": name, "host": host, "workload": workload, "placement": {"activations": "pool0", "optimizer_states": "dram"}}
+        for name, host in (("a", "host0"), ("b", "host1"))
+    ]
+    topology = {"base": "cxl3-pool-4-hosts", "set": {"pool0.capacity": capacity}}
+    return run(scenario_of({"topology": topology, "jobs": jobs}).resolve(), with_penalty=False)
+
+
+def test_memory_that_comes_and_goes_in_a_step_is_granted_while_it_is_needed():
+    roomy, short = activations("4 GiB"), activations("3 GiB")
+    assert roomy.contention == pytest.approx(1.0, abs=0.02)
+    assert short.fits
+    assert short.jobs[1].contention > 1.1  # waits in the middle of its step for what the other frees
+
+
+def test_jobs_that_hold_each_other_up_for_ever_are_told_so():
+    result = activations("2 GiB")
+    assert not result.fits
+    assert "the pool is exhausted and nobody frees: pool0@host0 waits for capacity beside 1 GiB of pool0@host0" in result.reason
