@@ -57,12 +57,14 @@ def simulate(scenario: Scenario) -> Together:
     steps = [step_of(item.job, item.machine) for item in alone]
     shared = _shared(scenario, steps)
 
+    weights = _weights(scenario)
+
     def parts(prepared: Sequence[tuple[Step, Program]]) -> list[Part]:
         rows = zip(scenario.jobs, prepared, strict=True)
         return [
             Part(
                 name=job.name, program=program, start_s=job.start_s, tiers=_own_parts(machine, _host(machine, job)),
-                kept=_kept(scenario, job), weight=_outstanding_bytes(machine, job),
+                kept=_kept(scenario, job), weight=weights[job.name],
             )
             for job, (_, program) in rows
         ]  # fmt: skip
@@ -227,6 +229,12 @@ def _outstanding_bytes(machine: Machine, job: Job) -> float:
     if isinstance(job.workload, Training) and job.workload.offload.cores_per_rank:
         cores = float(job.workload.offload.cores_per_rank)
     return cores * float(part["lines_per_core"]) * float(part["line"])  # type: ignore[arg-type]
+
+
+def _weights(scenario: Scenario) -> dict[str, float]:
+    """Sharing weight of each job's flows: what it keeps in flight against the job that keeps most, in 1/256."""
+    held = {job.name: _outstanding_bytes(scenario.machine, job) for job in scenario.jobs}
+    return {name: max(1, round(256 * size / max(held.values()))) / 256 for name, size in held.items()}
 
 
 def _view(machine: Machine, job: Job) -> Machine:

@@ -169,3 +169,20 @@ def test_jobs_that_hold_each_other_up_for_ever_are_told_so():
     result = activations("2 GiB")
     assert not result.fits
     assert "the pool is exhausted and nobody frees: pool0@host0 waits for capacity beside 1 GiB of pool0@host0" in result.reason
+
+
+def test_equal_hosts_meet_on_a_saturated_pool_and_lose_alike():
+    first, second = run(load_scenario("two-jobs-one-pool").resolve(), with_penalty=False).jobs
+    assert first.contention == pytest.approx(second.contention, rel=0.15)  # the second starts two seconds later
+    assert first.contention > 1.3
+
+
+def test_a_host_with_few_threads_loses_more_to_one_with_many():
+    def job(name, host, cores):
+        training = {"model": "llama-2-7b", "framework": "deepspeed-zero", "checkpointing": {"active": True}, "offload": cores}
+        states = {"optimizer_states": {"cxl0": "50%", "cxl1": "50%"}}
+        return {"name": name, "host": host, "workload": {"training": training}, "placement": states}
+
+    jobs = [job("few", "host0", {"cores_per_rank": 8}), job("many", "host1", {})]
+    few, many = run(scenario_of({"topology": "cxl-pool-2-hosts", "jobs": jobs}).resolve(), with_penalty=False).jobs
+    assert few.contention > 1.1 * many.contention
