@@ -14,7 +14,9 @@ from sim.records import Step, TensorClass
 from sim.scenario import Job
 from sim.topology.machine import Machine
 from sim.units import format_bytes
+from sim.workload.decode.generate import sampled_tokens
 from sim.workload.footprint.inference import weight_bytes
+from sim.workload.frameworks.inference import inference_profile
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -31,7 +33,8 @@ _ROUNDS = 16
 class Swap:
     """A host tier that is too small, what of it may be paged, and to where.
 
-    `updated_bytes` are swept by the CPU optimizer, `copied_bytes` by copies to and from the GPU.
+    `updated_bytes` are swept by the CPU (optimizer, or layers that it computes), `copied_bytes` by copies to and from the
+    GPU, `num_sweeps` times in what is simulated.
     """
 
     tier: str
@@ -39,6 +42,7 @@ class Swap:
     updated_bytes: float
     copied_bytes: float
     room_bytes: float
+    num_sweeps: int = 1
 
     @property
     def pageable_bytes(self) -> float:
@@ -55,17 +59,31 @@ def swap_of(job: Job, machine: Machine) -> Swap | None:
     """What a job with `overflow: swap` pages; None when it fits, may not page, or cannot: pinned memory stays where it is."""
     if job.placement.overflow != "swap" or not isinstance(job.workload, (Training, Inference)):
         return None
-    is_unpinned = isinstance(job.workload, Training) and job.workload.offload.pin_memory is False
+    num_sweeps = 1
+    if isinstance(job.workload, Inference):  # the model's file is mapped: every token sweeps its pages
+        num_sweeps += len(sampled_tokens(job.workload.output_length))
     for name, need in capacity_plan(job.workload, job.placement, machine).items():
         if machine.tiers[name].kind not in _PAGED_KINDS or need.peak_bytes <= need.capacity_bytes:
             continue
-        updated = sum(need.by_class.get(item.value, 0.0) for item in _PAGEABLE)
-        copied = sum(need.by_class.get(item.value, 0.0) for item in _USUALLY_PINNED) if is_unpinned else 0.0
+        by_cpu, by_copies = _swept(job.workload)
+        updated = sum(need.by_class.get(item.value, 0.0) for item in by_cpu)
+        copied = sum(need.by_class.get(item.value, 0.0) for item in by_copies)
         room = need.capacity_bytes - (need.peak_bytes - updated - copied)
         if room >= 0:
             storage = machine.resolve("nvme", machine.tiers[name].device)
-            return Swap(tier=name, storage=storage, updated_bytes=updated, copied_bytes=copied, room_bytes=room)
+            return Swap(
+                tier=name, storage=storage, updated_bytes=updated, copied_bytes=copied, room_bytes=room, num_sweeps=num_sweeps
+            )
     return None
+
+
+def _swept(workload: Training | Inference) -> tuple[tuple[TensorClass, ...], tuple[TensorClass, ...]]:
+    """Classes in ordinary memory that the CPU sweeps, and those that copies sweep."""
+    if isinstance(workload, Training):
+        return _PAGEABLE, _USUALLY_PINNED if workload.offload.pin_memory is False else ()
+    if workload.gpu_layers is not None:
+        return (TensorClass.WEIGHTS,), ()
+    return (), () if inference_profile(workload.framework).is_pinned else (TensorClass.WEIGHTS,)
 
 
 # ------------------------------------------------------------------------------------------------------------------ spill

@@ -69,6 +69,7 @@ def lowered(step: Step, job: Job, scenario: Scenario, coherence: Coherence | Non
     return with_swap(
         program, scenario.machine, tier=swap.tier, storage=swap.storage, updated_bytes=swap.updated_bytes,
         copied_bytes=swap.copied_bytes, room_bytes=swap.room_bytes, replacement=job.placement.replacement,
+        num_sweeps=swap.num_sweeps,
     )  # fmt: skip
 
 

@@ -22,10 +22,11 @@ def with_swap(
     room_bytes: float,
     replacement: str,
     copied_bytes: float = 0.0,
+    num_sweeps: int = 1,
 ) -> Program:
     """The program on a host whose `tier` has room for `room_bytes` of the pageable bytes that a step sweeps.
 
-    The CPU optimizer's operations sweep `updated_bytes` once, in proportion to their work; copies between the GPU and
+    The CPU's operations sweep `updated_bytes` `num_sweeps` times, in proportion to their work; copies between the GPU and
     the tier sweep `copied_bytes`. Each first waits for the pages that it misses: a fault blocks the thread that takes it, so
     the fetch runs in front of the operation on its own stream. Changed pages are written back to `storage` to make room.
     Returns the program itself when everything fits.
@@ -47,7 +48,7 @@ def with_swap(
     for operation in program.operations:
         size, is_dirty = 0.0, operation.write_share > 0
         if operation.kind == Kind.HOST_UPDATE:
-            size = operation.work * updated_bytes / total
+            size = operation.work * updated_bytes * num_sweeps / total
         elif operation.kind == Kind.TRANSFER and copied_bytes and tier in dict(operation.uses):
             size, is_dirty = operation.work, operation.stream.endswith(".d2h")
         if size > 0.0:

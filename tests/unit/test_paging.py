@@ -196,3 +196,23 @@ def test_a_data_set_that_fits_the_free_memory_is_read_once():
     assert small == pytest.approx(large / 4)
     assert any("page cache holds the data set" in note for note in notes)
     assert not any("page cache" in note for note in none)
+
+
+def test_a_mapped_model_that_outgrows_the_page_cache_is_read_again_for_every_token():
+    def answer(capacity_gib, **placement):
+        data = {
+            "topology": {"base": "desktop-rtx-4090", "set": {"cpu0.memory.capacity": f"{capacity_gib} GiB"}},
+            "workload": {
+                "inference": {"model": "llama-3-70b", "weights": "q4_k_m", "framework": "llama.cpp", "gpu_layers": 30}
+            },
+            "placement": placement,
+        }
+        return run(scenario_of(data).resolve(), with_penalty=False)
+
+    fits, short, refused = answer(64, overflow="swap"), answer(28, overflow="swap"), answer(28)
+    assert fits.summary.breakdown_s["paging"] == 0.0
+    assert not refused.fits
+    assert short.fits
+    swept = short.inference.time_per_output_token_s - fits.inference.time_per_output_token_s
+    on_host = 50 / 80 * 42.5e9
+    assert swept == pytest.approx(on_host / (0.8 * 7.45e9), rel=0.35)  # the drive reads all of it again for each token
