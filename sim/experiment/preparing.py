@@ -76,6 +76,8 @@ def lowered(step: Step, job: Job, scenario: Scenario, coherence: Coherence | Non
 def _managed(job: Job, machine: Machine) -> Job:
     """Managed weights that do not fit beside the rest of GPU memory live in host memory: a cyclic sweep misses every page."""
     workload = job.workload
+    if isinstance(workload, Training) and machine.gpus():
+        return _paged_states(job, workload, machine)
     if not isinstance(workload, Inference) or not workload.is_managed or not machine.gpus():
         return job
     own = machine.memory_tier(machine.gpus()[0])
@@ -84,6 +86,26 @@ def _managed(job: Job, machine: Machine) -> Job:
         return job
     moved = Entry(tensor_class=TensorClass.WEIGHTS, shares={"dram": 1.0})
     return dataclasses.replace(job, placement=dataclasses.replace(job.placement, entries=(*job.placement.entries, moved)))
+
+
+def _paged_states(job: Job, training: Training, machine: Machine) -> Job:
+    """States of a paged optimizer (bitsandbytes: managed memory) that do not fit fault in for each update, and out again."""
+    is_placed = any(entry.tensor_class == TensorClass.OPTIMIZER_STATES for entry in job.placement.entries)
+    if not training.optimizer.type.startswith("paged") or is_placed or training.optimizer.offload:
+        return job
+    need = capacity_plan(training, job.placement, machine).get(machine.memory_tier(machine.gpus()[0]))
+    if need is None or need.peak_bytes <= need.capacity_bytes:
+        return job
+    moved = (
+        Entry(tensor_class=TensorClass.OPTIMIZER_STATES, shares={"dram": 1.0}),
+        Entry(tensor_class=TensorClass.MASTER_WEIGHTS, shares={"gpu": 1.0}),
+    )
+    optimizer = dataclasses.replace(training.optimizer, swap_through_gpu=True)
+    return dataclasses.replace(
+        job,
+        workload=dataclasses.replace(training, optimizer=optimizer),
+        placement=dataclasses.replace(job.placement, entries=(*job.placement.entries, *moved)),
+    )
 
 
 def placed(job: Job, machine: Machine) -> Job:

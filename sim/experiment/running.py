@@ -226,7 +226,10 @@ def _without_offload(workload: Training | Inference | Step | Trace) -> Training 
         return dataclasses.replace(workload, gpu_layers=None, is_managed=False, reuse_tier="")
     if not isinstance(workload, Training):
         return workload
-    optimizer = dataclasses.replace(workload.optimizer, offload=False, swap_through_gpu=False, gpu_fraction=0.0)
+    optimizer = workload.optimizer
+    if optimizer.type == "paged_adamw_8bit":  # where all fits, nothing is paged
+        optimizer = dataclasses.replace(optimizer, type="adamw_8bit")
+    optimizer = dataclasses.replace(optimizer, offload=False, swap_through_gpu=False, gpu_fraction=0.0)
     return dataclasses.replace(
         workload,
         optimizer=optimizer,

@@ -73,3 +73,32 @@ def test_a_discrete_host_caches_the_file_that_its_gpu_has_copied():
     assert unified["page_cache_bytes"] == 0.0
     assert discrete["page_cache_bytes"] == pytest.approx(2 * 6.74e9, rel=0.01)
     assert unified["needed_bytes"] == pytest.approx(discrete["needed_bytes"], rel=0.05)
+
+
+def test_a_paged_optimizer_faults_once_its_states_are_one_byte_too_many():
+    from dataclasses import replace
+
+    from msgspec.structs import replace as with_fields
+
+    def step(capacity_bytes=None, kind="paged_adamw_8bit"):
+        data = {
+            "topology": "desktop-rtx-4090",
+            "workload": {
+                "training": {
+                    "model": "llama-3.2-3b", "sequence_length": 1024, "optimizer": {"type": kind},
+                    "checkpointing": {"active": True},
+                }
+            },
+        }  # fmt: skip
+        scenario = scenario_of(data).resolve()
+        tier = scenario.machine.tiers["gpu0.gddr"]
+        tier = with_fields(tier, capacity_bytes=capacity_bytes or 1e12)
+        machine = replace(scenario.machine, tiers=dict(scenario.machine.tiers) | {"gpu0.gddr": tier})
+        return run(replace(scenario, machine=machine), with_penalty=False)
+
+    need = step().summary.tiers["gpu0.gddr"].peak_bytes
+    fits, pages, plain = step(need * (1 + 1e-9)), step(need * (1 - 1e-6)), step(need * (1 - 1e-6), "adamw_8bit")
+    assert fits.summary.breakdown_s["exposed_transfer"] == 0.0
+    assert pages.fits
+    assert pages.summary.breakdown_s["exposed_transfer"] > 0.1
+    assert not plain.fits

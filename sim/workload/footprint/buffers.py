@@ -103,7 +103,8 @@ def _update_buffers(training: Training, how: Behaviour, sizes: StateBytes, homes
     if is_foreach and share:
         each = sizes.master or sizes.weight
         yield _buffer("temporaries of the multi-tensor update", TensorClass.BUFFERS, each, here, when)
-    if share < 1 and (training.optimizer.gpu_fraction or training.optimizer.swap_through_gpu):
+    is_paged = training.optimizer.type.startswith("paged")  # managed pages are used where they arrive
+    if share < 1 and not is_paged and (training.optimizer.gpu_fraction or training.optimizer.swap_through_gpu):
         number = min(sub_group, sizes.updated)
         yield _buffer("staging of sub-groups updated on the GPU", TensorClass.BUFFERS, 12.0, number, FROM_INIT)
 

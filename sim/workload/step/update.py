@@ -7,6 +7,7 @@ from typing import Any
 
 from sim.records import Kind, TensorClass
 from sim.workload.footprint.counts import stage_layers
+from sim.workload.footprint.states import STATE_BYTES_8BIT
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.gradients import Gradients
 from sim.workload.step.kernels import optimizer_kernel
@@ -152,8 +153,10 @@ class Update:
 
     def _through_gpu(self, lane: Lane, elements: float, after: list[str]) -> str:
         """States of a sub-group to the GPU, update there, states back."""
-        size, pinned = elements * _STATE_BYTES, self.gradients.is_pinned
+        kind, pinned = self.plan.training.optimizer.type, self.gradients.is_pinned
+        size = elements * (STATE_BYTES_8BIT if kind.endswith("8bit") else _STATE_BYTES)
         fields = {
+            "is_faulted": kind.startswith("paged"),
             "tensor_class": TensorClass.OPTIMIZER_STATES,
             "size_bytes": size,
             "is_pinned": pinned,
