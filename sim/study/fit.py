@@ -94,8 +94,9 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
     Suggestions are the smallest single changes (or pairs, if none suffices) that make it fit.
     """
     machine = scenario.machine
-    workload = planned(scenario.job)
+    planned(scenario.job)  # refuses a trace before anything is placed
     job = placed(scenario.job, machine)
+    workload = planned(job)
     needs = capacity_plan(workload, job.placement, machine)
     found = plan_footprint(workload, job.placement, machine)
     worst: Verdict = max((need.verdict for need in needs.values()), key=_ORDER.index, default=_ORDER[0])
