@@ -10,19 +10,15 @@ from msgspec.structs import replace
 
 from sim.errors import DeadlockError, InputError
 from sim.experiment.preparing import prepare, step_of
+from sim.experiment.shared import host_name, kept_by, shared_elsewhere, shared_regions, weights_of
 from sim.experiment.solving import Solved, replayed, summarised
 from sim.metrics import Summary, TierUse, summarise
 from sim.metrics.pooling import PoolUse, pool_use
-from sim.placement.demand import demands
-from sim.placement.plan import Entry
-from sim.program.coherence import Coherence, Region
 from sim.program.merge import Part, merge, of_job
-from sim.records import INFINITY, Pool, Program, Replay, Step, TensorClass
+from sim.records import INFINITY, Pool, Program, Replay, Step
 from sim.scenario import Job, Scenario
-from sim.topology import routing
 from sim.topology.machine import Machine
 from sim.topology.view import host_view
-from sim.workload.training import Training
 
 #: between a pool and the host whose part of it is meant
 _PART_OF = "@"
@@ -55,16 +51,16 @@ def simulate(scenario: Scenario) -> Together:
     machine = scenario.machine
     alone = [on_host(scenario, job) for job in scenario.jobs]
     steps = [step_of(item.job, item.machine) for item in alone]
-    shared = _shared(scenario, steps)
+    shared = shared_regions(scenario, steps)
 
-    weights = _weights(scenario)
+    weights = weights_of(scenario)
 
     def parts(prepared: Sequence[tuple[Step, Program]]) -> list[Part]:
         rows = zip(scenario.jobs, prepared, strict=True)
         return [
             Part(
-                name=job.name, program=program, start_s=job.start_s, tiers=_own_parts(machine, _host(machine, job)),
-                kept=_kept(scenario, job), weight=weights[job.name],
+                name=job.name, program=program, start_s=job.start_s, tiers=_own_parts(machine, host_name(machine, job)),
+                kept=kept_by(scenario, job), weight=weights[job.name],
             )
             for job, (_, program) in rows
         ]  # fmt: skip
@@ -85,7 +81,7 @@ def simulate(scenario: Scenario) -> Together:
         seen = of_job(part, replay)
         summary, times = summarised(item, own, seen)
         jobs.append(Solved(step=step, program=own, replay=seen, summary=summary, times=times))
-    elsewhere = _shared_elsewhere(parts(prepared))
+    elsewhere = shared_elsewhere(parts(prepared))
     uses = {name: pool_use(replay, _capacity(machine, name), _tiers_of(name, program), elsewhere) for name in _divided(machine)}
     return Together(
         program=program, replay=replay, summary=summarise(program, replay), jobs=tuple(jobs), alone=tuple(alone),
@@ -143,10 +139,6 @@ def _added(uses: Sequence[TierUse]) -> TierUse:
 
 
 # ------------------------------------------------------------------------------------------------------------------ pools
-
-
-def _host(machine: Machine, job: Job) -> str:
-    return job.host or machine.hosts()[0]
 
 
 def _divided(machine: Machine) -> list[str]:
@@ -217,98 +209,3 @@ def _replayed(program: Program, scenario: Scenario, pools: Sequence[Pool]) -> tu
             for _, tier, _ in manager.requests[:1]
         )
         return replay(program, level="full", capacity="observe"), f"the pool is exhausted and nobody frees: {waits}"
-
-
-# ---------------------------------------------------------------------------------------------------- what jobs do together
-
-
-def _outstanding_bytes(machine: Machine, job: Job) -> float:
-    """Bytes that the threads of one rank keep in flight: by them, hosts share a saturated device."""
-    part, view = machine.part(_cpu(machine, _host(machine, job))), _view(machine, job)
-    cores = float(part["cores"]) / max(1, len(view.gpus()))  # type: ignore[arg-type]
-    if isinstance(job.workload, Training) and job.workload.offload.cores_per_rank:
-        cores = float(job.workload.offload.cores_per_rank)
-    return cores * float(part["lines_per_core"]) * float(part["line"])  # type: ignore[arg-type]
-
-
-def _weights(scenario: Scenario) -> dict[str, float]:
-    """Sharing weight of each job's flows: what it keeps in flight against the job that keeps most, in 1/256."""
-    held = {job.name: _outstanding_bytes(scenario.machine, job) for job in scenario.jobs}
-    return {name: max(1, round(256 * size / max(held.values()))) / 256 for name, size in held.items()}
-
-
-def _view(machine: Machine, job: Job) -> Machine:
-    return host_view(machine, _host(machine, job)) if len(machine.hosts()) > 1 else machine
-
-
-def _shares(machine: Machine, job: Job, entry: Entry) -> dict[str, float]:
-    """Shares of an entry by the name of the tier."""
-    view = _view(machine, job)
-    return {view.resolve(tier, view.gpus()[0]): share for tier, share in entry.shares.items()}
-
-
-def _sharers(scenario: Scenario, tensor_class: TensorClass, tier: str) -> list[Job]:
-    """Jobs whose entry for the class says that part of it in the tier is shared, in order."""
-    return [
-        job
-        for job in scenario.jobs
-        if any(
-            entry.tensor_class == tensor_class and entry.shared > 0 and tier in _shares(scenario.machine, job, entry)
-            for entry in job.placement.entries
-        )
-    ]
-
-
-def _kept(scenario: Scenario, job: Job) -> dict[tuple[str, str], float]:
-    """What of a shared class is the job's own: all of it for the first that shares it, the unshared part for the others."""
-    kept = {}
-    for entry in job.placement.entries:
-        for tier in _shares(scenario.machine, job, entry) if entry.shared else ():
-            if _sharers(scenario, entry.tensor_class, tier)[0] is not job:
-                kept[tier, entry.tensor_class.value] = 1.0 - entry.shared
-    return kept
-
-
-def _shared_elsewhere(parts: Sequence[Part]) -> dict[str, float]:
-    """Bytes by tier that jobs hold throughout and share with the job that holds them."""
-    found: dict[str, float] = {}
-    for part in parts:
-        for item, num in part.program.resident:
-            gone = 1.0 - part.kept.get((item.tier, item.tensor_class), 1.0)
-            if gone > 0.0:
-                tier = part.tiers.get(item.tier, item.tier)
-                found[tier] = found.get(tier, 0.0) + gone * item.size_bytes * num
-    return found
-
-
-def _shared(scenario: Scenario, steps: Sequence[Step]) -> list[Coherence]:
-    """The shared regions of every job."""
-    return [_coherence(scenario, job, step) for job, step in zip(scenario.jobs, steps, strict=True)]
-
-
-def _coherence(scenario: Scenario, job: Job, step: Step) -> Coherence:
-    machine, regions = scenario.machine, {}
-    host = _host(machine, job)
-    view = _view(machine, job)
-    sizes = demands(step, len(view.gpus()))
-    for entry in job.placement.entries:
-        for tier, part in _shares(machine, job, entry).items() if entry.shared else ():
-            hosts = dict.fromkeys(_host(machine, other) for other in _sharers(scenario, entry.tensor_class, tier))
-            device = machine.tiers[tier].device
-            others = [_cpu(machine, name) for name in hosts if name != host]
-            size = sizes[entry.tensor_class].size_bytes if entry.tensor_class in sizes else 0.0
-            region_bytes = size * part * entry.shared
-            cache = float(machine.part(_cpu(machine, host)).get("last_level_cache", 0.0) or 0.0)  # type: ignore[arg-type]
-            regions[tier, entry.tensor_class] = Region(
-                share=entry.shared,
-                num_hosts=len(hosts),
-                cached_share=min(1.0, cache / region_bytes) if cache and region_bytes else 1.0,
-                to_hosts=tuple(edge for cpu in others for edge in routing.path(machine, device, cpu) or ()),
-                from_hosts=tuple(edge for cpu in others for edge in routing.path(machine, cpu, device) or ()),
-                media=machine.media[tier],
-            )
-    return Coherence(regions=regions)
-
-
-def _cpu(machine: Machine, host: str) -> str:
-    return next(name for name, device in machine.devices.items() if device.kind == "cpu" and device.host == host)
