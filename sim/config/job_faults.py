@@ -33,6 +33,10 @@ def job_faults(machine: Machine, jobs: tuple[Job, ...], document: Document) -> l
                 faults.append(document.fault((*path, "host"), f"no host {job.host!r} in machine {machine.name}", remedy))
                 continue
             view = host_view(machine, job.host or machine.hosts()[0])
+            if not view.gpus():
+                what = f"host {job.host or machine.hosts()[0]!r} has no GPU to run on"
+                faults.append(document.fault((*path, "host"), what, "run the job on another host, or add a GPU to this one"))
+                continue
         for entry in job.placement.entries:
             faults += _entry_faults(view, job, entry, document, (*path, "placement", entry.tensor_class.value))
         if isinstance(job.workload, Training):
@@ -72,7 +76,7 @@ def _entry_faults(view: Machine, job: Job, entry: Entry, document: Document, her
 
 def _tier_faults(view: Machine, tier: str, document: Document, here: NodePath) -> tuple[str, list[Fault]]:
     """Name of the tier as the first GPU of the machine sees it, or why there is none."""
-    gpu = view.gpus()[0] if view.gpus() else next(iter(view.devices))
+    gpu = view.gpus()[0]
     try:
         name = view.resolve(tier, gpu)
     except InputError as error:

@@ -186,3 +186,8 @@ def test_a_host_with_few_threads_loses_more_to_one_with_many():
     jobs = [job("few", "host0", {"cores_per_rank": 8}), job("many", "host1", {})]
     few, many = run(scenario_of({"topology": "cxl-pool-2-hosts", "jobs": jobs}).resolve(), with_penalty=False).jobs
     assert few.contention > 1.1 * many.contention
+
+
+def test_a_host_without_a_gpu_runs_no_job():
+    with pytest.raises(InputError, match=r"jobs\[1\]\.host: host 'host1' has no GPU to run on; run the job on another host"):
+        together(gpu1=None)
