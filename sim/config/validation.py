@@ -73,9 +73,22 @@ def unknown_key(key: str, known: Iterable[str], document: Document, path: NodePa
     return document.fault(path, f"unknown key {key!r}", suggestion(key, known))
 
 
+#: what people also call a key, where spelling does not lead to it
+_MEANT = {
+    "dtype": "precision", "zero_stage": "parallelism.zero_stage", "zero": "parallelism.zero_stage",
+    "num_gpus": "parallelism.data", "gpus": "parallelism.data", "world_size": "parallelism.data", "lora": "adapter",
+    "qlora": "adapter", "peft": "adapter", "params": "weights", "parameters": "weights", "kv": "kv_cache",
+    "seq": "sequence_length", "context_length": "sequence_length", "accumulation": "gradient_accumulation",
+    "recompute": "checkpointing", "flash_attention": "attention", "max_tokens": "output_length",
+}  # fmt: skip
+
+
 def suggestion(word: str, known: Iterable[str], label: str = "known") -> str:
     """``did you mean 'batch_size'?``, or the list of what is known when nothing is near."""
     names = sorted(known)
+    meant = _MEANT.get(word.lower(), "")
+    if meant.split(".")[0] in names:
+        return f"did you mean {meant!r}?"
     near = get_close_matches(word, names, n=1, cutoff=0.6)
     if not near:  # a word inside another: 'zero' -> 'zero_stage'
         near = [name for name in names if len(word) > 2 and (word in name or name in word)][:1]

@@ -32,10 +32,27 @@ _ROLES = {
 GPU_LINKS = frozenset({"nvlink", "xgmi", "c2c"})
 
 
+#: what people also call a role
+_MEANT = {
+    "cpu": "dram",
+    "host": "dram",
+    "memory": "dram",
+    "system": "dram",
+    "vram": "gpu",
+    "device": "gpu",
+    "cuda": "gpu",
+    "ssd": "nvme",
+    "disk": "nvme",
+    "flash": "nvme",
+    "optane": "pmem",
+}
+
+
 def unknown(word: str, name: str, known: Iterable[str], machine: str) -> Fault:
     """The fault for a name that the machine lacks."""
     known = list(known)
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    meant = _MEANT.get(name.lower(), "") if word == "tier" else ""
+    near = [meant] if meant in known else get_close_matches(name, known, n=1, cutoff=0.5)
     remedy = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
     return Fault(what=f"unknown {word} {name!r} in machine {machine!r}", remedy=remedy)
 

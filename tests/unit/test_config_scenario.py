@@ -211,6 +211,8 @@ def test_measured_and_claim() -> None:
         (("batch_size: 1", "loss_chunks: 4"), "f.yaml:8: workload.training.loss_chunks: has no effect on the full loss; write loss: chunked beside it"),
         (("batch_size: 1", "save: {every: 5, to: tape}"), "f.yaml:8: workload.training.save.to: unknown tier 'tape' in machine 'epyc-9554p-2x4090'; did you mean 'storage'?"),
         (("topology: epyc-9554p-2x4090", "prices: lost.yaml\ntopology: epyc-9554p-2x4090"), "f.yaml:4: prices: no such file 'lost.yaml'; paths are relative to this file"),
+        (("batch_size: 1", "zero_stage: 3"), "f.yaml:8: workload.training.zero_stage: unknown key 'zero_stage'; did you mean 'parallelism.zero_stage'?"),
+        (("batch_size: 1", "save: {every: 5, to: disk}"), "f.yaml:8: workload.training.save.to: unknown tier 'disk' in machine 'epyc-9554p-2x4090'; did you mean 'nvme'?"),
         (("batch_size: 1", "framework: huggingface"), "f.yaml:8: workload.training.framework: unknown framework 'huggingface'; did you mean 'hf-trainer'?"),
         (("batch_size: 1", "framework: megatro"), "f.yaml:8: workload.training.framework: unknown framework 'megatro'; did you mean 'megatron'?"),
         (("  training:", "  inference: {model: llama-2-7b}\n  training:"), "f.yaml:5: workload: expected one of training, inference, trace, got training and inference; write exactly one"),
