@@ -104,7 +104,7 @@ def test_offloaded_checkpoints_are_free_at_long_sequences_and_not_at_short_ones(
         def step_s(is_away):
             job = {
                 "model": "llama-3.2-1b", "sequence_length": length, "batch_size": 8192 // min(8192, length) or 1,
-                "framework": "deepspeed-hf", "loss": "fused_linear",
+                "framework": "deepspeed-zero", "loss": "fused_linear",
                 "checkpointing": {"active": True, "offload": is_away}, "parallelism": {"zero_stage": 3},
             }  # fmt: skip
             block = {"name": "long", "topology": "a100-40gb-1x", "workload": {"training": job}}

@@ -100,22 +100,26 @@ _DEEPSPEED = Profile(
     hook_forward_s=3.0e-3,
     hook_backward_s=5.5e-3,
     gathers_experts=True,
-    step_fixed_s=0.17,
-    micro_batch_fixed_s=0.29,
     bucket_elements=500_000_000,
     fitted=dict.fromkeys(
-        ("update_bytes_per_element", "hook_forward_s", "hook_backward_s", "step_fixed_s", "micro_batch_fixed_s", "copy_share"),
-        ("deep-optimizer-states",),
+        ("update_bytes_per_element", "hook_forward_s", "hook_backward_s", "copy_share"), ("deep-optimizer-states",)
     ),
 )
-#: DeepSpeed under Hugging Face or plain PyTorch: no Megatron around it that holds each micro-batch
+#: the training loop of Megatron around DeepSpeed holds each step and each micro-batch for a while, whatever the model
+_DEEPSPEED_MEGATRON = replace(
+    _DEEPSPEED,
+    name="deepspeed-megatron",
+    source="DeepSpeed ZeRO under Megatron-DeepSpeed's training loop; seconds outside forward, backward and step fitted on Deep "
+    "Optimizer States logs (arXiv 2410.21316)",
+    step_fixed_s=0.17,
+    micro_batch_fixed_s=0.29,
+    fitted={**_DEEPSPEED.fitted} | dict.fromkeys(("step_fixed_s", "micro_batch_fixed_s"), ("deep-optimizer-states",)),
+)
 _DEEPSPEED_HF = replace(
     _DEEPSPEED,
     name="deepspeed-hf",
     source="DeepSpeed under Hugging Face Trainer or Accelerate; checkpoints leave by Tensor.to('cpu'), which allocates "
     "pageable memory (unsloth_zoo/gradient_checkpointing.py)",
-    step_fixed_s=0.0,
-    micro_batch_fixed_s=0.0,
     pins_activations=False,
 )
 _MEGATRON = Profile(
@@ -176,6 +180,7 @@ PROFILES: dict[str, Profile] = {
     for profile in (
         _DEEPSPEED,
         _DEEPSPEED_HF,
+        _DEEPSPEED_MEGATRON,
         _MEGATRON,
         _MEGATRON_CORE,
         _MEGATRON_DEEPSPEED,
