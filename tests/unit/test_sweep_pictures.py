@@ -18,10 +18,10 @@ BATCH, LENGTH, STATES = (
 @pytest.mark.parametrize(
     ("sweep", "expected"),
     [
-        ({BATCH: [1, 2, 3]}, set()),
-        ({BATCH: [1, 2, 3], LENGTH: [128, 256]}, set()),
-        ({BATCH: [1, 2, 3], LENGTH: [128, 256, 384]}, {"map.png"}),
-        ({BATCH: [1, 2, 3], LENGTH: [128, 256, 384], STATES: ["gpu", "dram"]}, {"crossover.png"}),
+        ({BATCH: [1, 2, 3]}, {"machine.png"}),
+        ({BATCH: [1, 2, 3], LENGTH: [128, 256]}, {"machine.png"}),
+        ({BATCH: [1, 2, 3], LENGTH: [128, 256, 384]}, {"machine.png", "map.png"}),
+        ({BATCH: [1, 2, 3], LENGTH: [128, 256, 384], STATES: ["gpu", "dram"]}, {"machine.png", "crossover.png"}),
         ({"topology": ["desktop-rtx-4090", "h100-sxm-1x", "a100-80gb-1x"]}, {"pareto.png"}),
     ],
 )
