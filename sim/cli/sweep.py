@@ -103,10 +103,11 @@ def _print_table(study: Study, tally: Tally) -> None:
     from sim.cli.printing import console, fitting_console
 
     points = list(islice(study.points(), _MAX_ROWS))
-    out = fitting_console(points_table(study.file.name, points))
-    has_room = out is not None
-    out = out or console()
-    out.print(points_table(study.file.name, points, has_peaks=has_room))
+    table = points_table(study.file.name, points)
+    out = fitting_console(table)
+    if out is None:
+        out, table = console(), points_table(study.file.name, points, has_peaks=False)
+    out.print(table)
     if tally.num_points > _MAX_ROWS:
         out.print(f"and {tally.num_points - _MAX_ROWS} more points: see points.csv")
 

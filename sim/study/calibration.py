@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sim.errors import Fault, InputError
 from sim.probe.calibrate import HostMeasurement
 from sim.probe.calibrate_gpu import STEP_BATCH, STEP_SEQUENCE, STEP_SHAPE, GpuMeasurement
 
@@ -161,6 +162,17 @@ def _table(name: str, family: str, bench: dict[str, Any], columns: list[str], ro
 
 def _rate(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e9:.5g} GB/s"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all; folders are made. Raises InputError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".part")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise InputError(Fault(what=f"cannot be written: {error.strerror}", file=str(path))) from error
 
 
 def as_yaml(data: Any, indent: int = 0) -> str:

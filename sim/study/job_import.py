@@ -21,7 +21,7 @@ from sim.interchange.job_files import (
     read_trainer,
 )
 from sim.interchange.job_files.settings import nested
-from sim.study.calibration import as_yaml
+from sim.study.calibration import as_yaml, write_whole
 from sim.workload.shapes import builtin, from_huggingface
 
 #: taken where neither the file nor the command names one, and listed as assumed
@@ -79,13 +79,7 @@ def write_job(job: ImportedJob, path: Path) -> None:
     """Write the scenario after it was resolved: what cannot run is never written. Raises InputError."""
     scenario_of(job.document, file=str(path)).resolve()
     text = "# Written by `tiersim import`.\n" + as_yaml(job.document)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(path.name + ".part")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(Fault(what=f"cannot be written: {error.strerror}", file=str(path))) from error
+    write_whole(path, text)
 
 
 def _json_block(path: Path) -> Block:

@@ -19,7 +19,7 @@ from sim.errors import Fault, InputError
 from sim.interchange.gpu_names import part_of
 from sim.interchange.machines import Figure, Layout
 from sim.interchange.machines.figures import Adapter
-from sim.study.calibration import as_yaml
+from sim.study.calibration import as_yaml, write_whole
 
 ASSUMED = "assumed"
 #: raw rate of 16 lanes of PCIe 4, bytes/s (PCI-SIG: 16 GT/s, 128b/130b)
@@ -133,13 +133,7 @@ def write_machine(draft: Draft, name: str, path: Path) -> None:
 
     text = "# Written by `tiersim import machine`.\n" + as_yaml(document_of(draft, name))
     machine_from(parse_yaml(text, str(path)), name=name)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(path.name + ".part")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(Fault(what=f"cannot be written: {error.strerror}", file=str(path))) from error
+    write_whole(path, text)
 
 
 def catalogue_of(*names: str) -> Catalogue:
