@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from sim.interchange.machines import Figure, Layout
-from sim.study.machine_import import Draft, catalogue_of, copied, gb_per_s
+from sim.study.machine_draft import Draft, catalogue_of, copied, gb_per_s
 
 _ADAPTERS = {"pcie3": "connectx-4-edr", "pcie4": "connectx-6-hdr"}
 _DRIVE = "nvme-pcie4-2tb"

@@ -11,7 +11,7 @@ from sim.interchange.machines import Figure, Layout
 from sim.interchange.machines.figures import Adapter
 from sim.probe.calibrate import start_and_rate
 from sim.study.machine_adapters import add_adapters
-from sim.study.machine_import import Draft, catalogue_of, copied, gb_per_s, gpu_part, median, num_gpus
+from sim.study.machine_draft import Draft, catalogue_of, copied, gb_per_s, gpu_part, median, num_gpus
 
 _GENERATIONS = ("pcie3", "pcie4", "pcie5", "pcie6")
 _SWITCHES = {"pcie3": "pcie3-switch", "pcie4": "pcie4-switch", "pcie5": "pcie5-switch"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.interchange.machines import Figure
-from sim.study.machine_import import Draft
+from sim.study.machine_draft import Draft
 
 
 class Grid:

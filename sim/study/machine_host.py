@@ -7,8 +7,8 @@ from typing import Any
 
 from sim.errors import Fault, InputError
 from sim.interchange.machines import Figure, Layout
+from sim.study.machine_draft import Draft, catalogue_of, copied, gb_per_s, gpu_part, matching_cpu, num_gpus
 from sim.study.machine_figures import Grid, fit_curve, grid_of
-from sim.study.machine_import import Draft, catalogue_of, copied, gb_per_s, gpu_part, matching_cpu, num_gpus
 
 #: of a socket that no file and no catalogue part describes (assumed, listed): cores, GB/s, GiB, ns, lines in flight, PCIe lanes
 _CORES, _RATE, _CAPACITY_GIB, _LATENCY_NS, _LINES, _LANES = 32, 150e9, 256, 100, 20, 128

@@ -13,8 +13,9 @@ from sim.config.parts import Source, load_parts, part_names, read_part
 from sim.config.yaml_source import Document
 from sim.errors import InputError
 from sim.interchange.machines import Figure, copies, hwloc, mlc, nvidia_topo
+from sim.study.machine_draft import matching_cpu
 from sim.study.machine_figures import fit_curve
-from sim.study.machine_import import machine_document, matching_cpu, write_machine
+from sim.study.machine_import import machine_document, write_machine
 from sim.topology.machine import Machine
 from tests.unit.test_interchange_machines import MLC, NCCL, topology_xml
 
