@@ -66,7 +66,7 @@ def command(
     if reference:
         _write_reference(report, unseen, reference, readme, rows_are_fast=is_fast)
     if out:
-        _write_folder(report, out)
+        _write_folder(report, unseen, out)
     if is_json:
         typer.echo(json.dumps(to_json(report)))
         return
@@ -138,14 +138,15 @@ def _percent(value: float | None, sign: str = "", digits: int = 1) -> str:
     return "" if value is None else f"{100 * value:{sign}.{digits}f} %"
 
 
-def _write_folder(report: Report, out: str) -> None:
+def _write_folder(report: Report, unseen: Report | None, out: str) -> None:
     from sim.config.results_folder import ResultsFolder
     from sim.report import validation as pictures
     from sim.study.validation_output import REFERENCE_COLUMNS, ROW_COLUMNS, reference_lines, row_lines, to_json
 
     folder = ResultsFolder(out)
-    folder.rows("validation.csv", REFERENCE_COLUMNS, reference_lines(report, "all"))
-    folder.rows("rows.csv", ROW_COLUMNS, row_lines(report))
+    held = reference_lines(unseen, "left_out") if unseen else []
+    folder.rows("validation.csv", REFERENCE_COLUMNS, [*reference_lines(report, "all"), *held])
+    folder.rows("rows.csv", ROW_COLUMNS, row_lines(report, unseen))
     folder.rows(
         "skipped.csv",
         ("id", "family", "kind", "reason", "citation"),

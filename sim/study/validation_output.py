@@ -21,7 +21,8 @@ REFERENCE_COLUMNS = (
     "rank_correlation", "ratio_median_abs_error",
 )  # fmt: skip
 ROW_COLUMNS = (
-    "id", "family", "publication", "predicted", "measured", "unit", "error", "confidence", "sweep", "citation", "assumptions",
+    "id", "family", "publication", "predicted", "measured", "unit", "error", "unseen_error", "confidence", "sweep", "citation",
+    "assumptions",
 )  # fmt: skip
 #: what a page has around its table of errors
 TABLE_MARKS = ("<!-- accuracy: begin -->", "<!-- accuracy: end -->")
@@ -58,13 +59,14 @@ def to_json(report: Report) -> dict[str, Any]:
     }
 
 
-def row_lines(report: Report) -> list[tuple[object, ...]]:
-    """Lines of rows.csv, in `ROW_COLUMNS`."""
+def row_lines(report: Report, unseen: Report | None = None) -> list[tuple[object, ...]]:
+    """Lines of rows.csv, in `ROW_COLUMNS`; `unseen` holds the predictions by constants fitted without a row's family."""
+    held = {o.row.id: round(o.error, 6) for o in unseen.outcomes} if unseen else {}
     return [
         (
             o.row.id, o.row.family, o.row.publication, o.predicted, o.row.verdict or o.row.measured,
-            "verdict" if o.row.verdict else o.row.unit, round(o.error, 6), o.row.confidence, o.row.sweep, o.row.citation,
-            "; ".join(o.row.assumptions),
+            "verdict" if o.row.verdict else o.row.unit, round(o.error, 6), held.get(o.row.id, ""), o.row.confidence,
+            o.row.sweep, o.row.citation, "; ".join(o.row.assumptions),
         )
         for o in report.outcomes
     ]  # fmt: skip

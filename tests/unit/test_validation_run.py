@@ -126,3 +126,12 @@ def test_the_table_of_a_page_is_rewritten_between_its_marks(report):
 def test_a_page_without_marks_is_refused():
     with pytest.raises(InputError, match="a page without accuracy marks"):
         validation_output.with_table("no marks\n", [])
+
+
+def test_rows_tell_their_error_as_predicted_without_their_family(report):
+    seen, unseen = {o.row.id: o for o in report.outcomes}, validation.report_of(report.outcomes[:1])
+    at = validation_output.ROW_COLUMNS.index("unseen_error")
+    first, second, *_ = validation_output.row_lines(report, unseen)
+    assert first[at] == pytest.approx(seen[first[0]].error, abs=1e-6)
+    assert second[at] == ""  # was not predicted without its family
+    assert {line[at] for line in validation_output.row_lines(report)} == {""}
