@@ -86,9 +86,9 @@ def storage(
 ) -> dict[str, float]:
     """fio: blocks in flight on a drive or array; "gpu" as target goes through host memory unless `is_direct`.
 
-    `is_raw`: blocks of the device at its datasheet's rate; else files, which lose what the part's efficiency says. Several
-    tiers run at once, each with its own queue and the memory next to it. Persistent memory is copied by cores, one for each
-    block in flight.
+    `is_raw`: blocks of the device, or large ones by direct I/O, at the datasheet's rate; else files, which lose what the
+    part's efficiency says. A job reads into host memory and then copies; several jobs overlap. Several tiers run at once,
+    each with its own queue and the memory next to it. Persistent memory is copied by cores, one for each block in flight.
     """
     is_read, in_flight = operation == "read", queue_depth * jobs
     loads, scaled = [], {}
@@ -105,7 +105,7 @@ def storage(
         else:
             route = machine.route(*ends, initiator=owner.name, is_direct=is_direct)
             bound = _queue_rate(owner, block, in_flight, is_read=is_read)
-        loads.append(Load(work=_LONG, uses=route.uses, rate_cap=min(bound, route.rate_cap_bytes_per_s)))
+        loads.append(Load(work=_LONG, uses=route.uses, rate_cap=min(bound, jobs * route.rate_cap_bytes_per_s)))
         if is_raw:
             scaled[machine.media[drive].channel] = 1.0 / (_number(owner.part, "efficiency") or 1.0)
     bandwidth = sum(load.work / end for load, end in zip(loads, times(machine, loads, scaled=scaled), strict=True))
@@ -114,8 +114,9 @@ def storage(
 
 def _queue_rate(drive: Device, block: float, in_flight: int, *, is_read: bool) -> float:
     """Bytes/s that the queue of a drive or array lets through."""
-    latency = _number(drive.part, "read_latency" if is_read else "write_latency")
-    return storage_rate(block, in_flight, latency, INFINITY, _number(drive.part, "read_operations") * drive.count)
+    latency, rated = ("read_latency", "read_bandwidth") if is_read else ("write_latency", "write_bandwidth")
+    operations = _number(drive.part, "read_operations")
+    return storage_rate(block, in_flight, _number(drive.part, latency), _number(drive.part, rated), operations, drive.count)
 
 
 def _near(machine: Machine, tier: str) -> str:

@@ -37,6 +37,11 @@ def connections(entry: LinkEntry, names: Mapping[str, object]) -> Iterator[tuple
             yield a, b
 
 
+#: of the raw rate that a drive's own DMA reaches: 256 B of payload with 24 B of header, sequence, CRC and framing (PCI
+#: Express Base Specification 4.0, 2.2 and 3.4); a drive's datasheet is measured over such a link
+_DRIVE_EFFICIENCY = 256 / 280
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uplink:
     """The link by which a device hangs on another: which generation and how many lanes."""
@@ -118,9 +123,10 @@ def join(
         else:
             shared = (channels[0].name,)
     edges = []
+    least = _DRIVE_EFFICIENCY if link.type == "pcie" and isinstance(ends[1], p.Storage) else 0.0
     for source, target, copy, limit in (
-        (a, b, link.efficiency, limits[0]),
-        (b, a, link.upward_efficiency or link.efficiency, limits[1]),
+        (a, b, max(link.efficiency, least), limits[0]),
+        (b, a, max(link.upward_efficiency or link.efficiency, least), limits[1]),
     ):
         most = (limit or raw) / raw  # the end may be slower than the link
         shares = {traffic: min(share * kept, most) for traffic, share in _shares(link, copy).items()}

@@ -154,8 +154,8 @@ def test_stages_that_do_not_overlap_add_their_times() -> None:
 
 def test_a_drive_is_bound_by_latency_then_operations_then_bandwidth() -> None:
     four_kib = [storage.rate(4096, depth, 70e-6, 7e9, 1e6) for depth in (1, 64, 128)]
-    assert four_kib[0] == pytest.approx(4096 / 70e-6)
-    assert four_kib[1] == pytest.approx(64 * 4096 / 70e-6)  # 914 kIOPS, still below the drive's million
+    assert four_kib[0] == pytest.approx(4096 / (70e-6 + 4096 / 7e9))
+    assert four_kib[1] == pytest.approx(64 * 4096 / (70e-6 + 4096 / 7e9))  # 907 kIOPS, still below the drive's million
     assert four_kib[2] == pytest.approx(4096 * 1e6)
     assert storage.rate(2**20, 32, 70e-6, 7e9, 1e6) == 7e9
     assert storage.rate(2**20, 32, 70e-6, 7e9) == 7e9  # operations not stated
@@ -170,10 +170,15 @@ def test_depth_never_hurts_and_no_bound_is_passed(
     assert shallow <= deep <= min(rate, operations * block) * (1 + 1e-12)
 
 
-def test_an_array_is_its_drives_or_its_slot() -> None:
-    assert storage.array(7e9, 4) == 28e9
-    assert storage.array(7e9, 4, 16e9) == 16e9
-    assert storage.array(7e9, 2, 16e9) == 14e9
+def test_a_stripe_is_its_drives() -> None:
+    assert storage.rate(2**20, 256, 70e-6, 7e9, num_drives=4) == 28e9
+    assert storage.rate(4096, 4096, 70e-6, 7e9, 1e6, 4) == 4 * 1e6 * 4096
+    assert storage.rate(4096, 1, 70e-6, 7e9, 1e6, 4) == storage.rate(4096, 1, 70e-6, 7e9, 1e6)  # one block is on one drive
+
+
+def test_a_block_takes_its_latency_and_its_transfer() -> None:
+    assert storage.rate(1e6, 1, 100e-6, 10e9) == pytest.approx(1e6 / 200e-6)
+    assert storage.rate(1e6, 2, 100e-6, 10e9) == pytest.approx(10e9)  # two hide each other
 
 
 # --------------------------------------------------------------------------------------------------------------------- CPU
