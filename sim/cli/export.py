@@ -49,12 +49,11 @@ def chakra(
     import msgspec
 
     from sim.interchange.chakra import write_trace
-    from sim.interchange.chakra.write import groups_of, traces_of
+    from sim.interchange.chakra.write import traces_of
+    from sim.interchange.one_rank import groups_of
 
     result = _run(scenario)
-    # an operation's own latency comes before its start: it is part of what the operation takes
-    latency_s = {operation.id: operation.latency_s for operation in result.program.operations}
-    seconds = {record.id: record.end_s - record.start_s + latency_s[record.id] for record in result.replay.operations}
+    _, seconds = _times(result)
     step = result.step
     world = sum(item.num_ranks for item in step.rank_classes)
     output.mkdir(parents=True, exist_ok=True)
@@ -65,6 +64,37 @@ def chakra(
     named = {f"{name}{index}": item for name, lists in groups_of(step).items() for index, item in enumerate(lists)}
     (output / "comm_groups.json").write_bytes(msgspec.json.encode(named))
     typer.echo(f"{output}: {min(ranks, world)} of {world} ranks, {total:,} nodes, comm_groups.json")
+
+
+@app.command(name="pytorch-et")
+def pytorch_et(
+    scenario: Annotated[str, typer.Argument(help="scenario file or built-in name", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")] = Path("pytorch-et"),
+    ranks: Annotated[int, typer.Option(min=1, help="write only the first N ranks")] = 1,
+) -> None:
+    """Write a PyTorch execution trace (JSON) per rank, with the simulated times that Chakra's converter reads.
+
+    Example: tiersim export pytorch-et epyc-9554p-13b.yaml -o traces
+    """
+    from sim.interchange.pytorch_et.write import documents_of, encoded
+
+    result = _run(scenario)
+    starts, seconds = _times(result)
+    world = sum(item.num_ranks for item in result.step.rank_classes)
+    count = min(ranks, world)
+    found = documents_of(result.step, result.scenario.job.placement, starts, seconds, range(count))
+    output.mkdir(parents=True, exist_ok=True)
+    for rank, document in found.items():
+        (output / f"{result.scenario.name}.{rank}.json").write_bytes(encoded(document))
+    total = sum(len(document["nodes"]) for document in found.values())
+    typer.echo(f"{output}: {count} of {world} ranks, {total:,} nodes")
+
+
+def _times(result: Result) -> tuple[dict[str, float], dict[str, float]]:
+    """(start, duration) of each operation in s; its own latency comes before the start of its work: it is part of both."""
+    latency_s = {operation.id: operation.latency_s for operation in result.program.operations}
+    starts = {record.id: record.start_s - latency_s[record.id] for record in result.replay.operations}
+    return starts, {record.id: record.end_s - starts[record.id] for record in result.replay.operations}
 
 
 def _run(scenario: str) -> Result:

@@ -128,6 +128,12 @@ def amount_of(operator: str, shapes: Shapes) -> Amount:
     return Amount(flops, sum(sizes), written)
 
 
+def positive(value: object) -> float:
+    """A positive number as it was recorded; 0 for everything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) and value > 0 else 0.0  # type: ignore[arg-type,operator]
+
+
 def _dims(shapes: Shapes, index: int, rank: int) -> tuple[int, ...]:
     dims = shapes.dims[index] if index < len(shapes.dims) else ()
     return dims if len(dims) == rank else ()
@@ -139,6 +145,15 @@ def _product(first: int, rank: int) -> Formula:
         return 2.0 * math.prod(a) * b[-1] if a and b and a[-1] == b[-2] else 0.0
 
     return flops
+
+
+def product_of(operator: str, shapes: Shapes) -> tuple[int, int, int]:
+    """(m, n, k) of a single matrix product [m, k] x [k, n]; zeros for every other operator."""
+    first = {"mm": 0, "addmm": 1}.get(operator.rsplit("::", 1)[-1])
+    if first is None:
+        return 0, 0, 0
+    a, b = _dims(shapes, first, 2), _dims(shapes, first + 1, 2)
+    return (a[0], b[1], a[1]) if a and b and a[1] == b[0] else (0, 0, 0)
 
 
 def _product_output(name: str, shapes: Shapes) -> float:

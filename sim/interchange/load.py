@@ -114,10 +114,10 @@ def kind_of(content: bytes, file: str) -> str:
     """Kind of a trace by its content: step kineto pytorch-et chakra groups. Raises InputError that says what it is instead."""
     if content.lstrip()[:200].startswith(b"{") and f'"{step_file.FORMAT}"'.encode() in content[:4096]:
         return "step"
-    if kineto.looks_like(content):
-        return "kineto"
     if pytorch_et.looks_like(content):
         return "pytorch-et"
+    if kineto.looks_like(content):
+        return "kineto"
     if b'"workload_graph"' in content[:4096] or chakra.looks_like(content):
         return "chakra"
     if _groups(content) is not None:

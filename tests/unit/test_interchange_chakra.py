@@ -14,8 +14,9 @@ from sim.errors import InputError
 from sim.interchange import chakra
 from sim.interchange.chakra import wire
 from sim.interchange.chakra.nodes import Node, NodeType, Trace
-from sim.interchange.chakra.write import groups_of, traces_of
+from sim.interchange.chakra.write import traces_of
 from sim.interchange.load import load_trace
+from sim.interchange.one_rank import groups_of
 from sim.interchange.step_file import check_step
 from sim.placement.plan import Entry, Placement
 from sim.program import lower

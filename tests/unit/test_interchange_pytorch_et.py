@@ -98,3 +98,48 @@ def test_kinds_are_not_mixed_and_other_files_are_named(tmp_path: Any) -> None:
         (tmp_path / "x").write_text(content)
         with pytest.raises(InputError, match=message):
             load_trace(tmp_path / "x")
+
+
+def timed(identity: int, name: str, start_us: float, duration_us: float, **more: Any) -> dict[str, Any]:
+    side: dict[str, Any] = {"values": [], "shapes": [], "types": []}
+    times = {"ts": start_us, "exclusive_dur": duration_us, "inclusive_dur": duration_us}
+    return {"id": identity, "name": name, "ctrl_deps": 1, "inputs": side, "outputs": side, "attrs": []} | times | more
+
+
+def side(tensors: list[Any], shapes: list[Any], kind: str = "Tensor(float)") -> dict[str, Any]:
+    return {"values": tensors, "shapes": shapes, "types": [kind] * len(tensors)}
+
+
+PRODUCT = {"inputs": side([tensor(1, 64), tensor(2, 32)], [[8, 8], [8, 4]]), "outputs": side([tensor(3, 32)], [[8, 4]])}
+#: as Chakra's linker writes it: operators of the CPU with their own time, GPU work below them
+LINKED = [
+    timed(2, "aten::mm", 0.0, 5.0, **PRODUCT),
+    timed(3, "ampere_sgemm_64x64", 8.0, 20.0, ctrl_deps=2, cat="kernel", stream=7, **PRODUCT),
+    timed(4, "aten::copy_", 6.0, 2.0, inputs=side([tensor(9, 32, "cpu"), tensor(3, 32)], [[8, 4], [8, 4]])),
+    timed(5, "Memcpy DtoH (Device -> Pageable)", 28.0, 4.0, ctrl_deps=4, cat="gpu_memcpy", stream=7,
+          inputs=side([tensor(9, 32, "cpu"), tensor(3, 32)], [[8, 4], [8, 4]])),
+    timed(6, "record_param_comms", 9.0, 1.0, inputs=side([tensor(3, 32)], [[8, 4]]),
+          attrs=[{"name": "pg_size", "type": "uint64", "value": 4}, {"name": "collective_name", "value": "allreduce"}]),
+    timed(7, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 30.0, 9.0, ctrl_deps=6, cat="kernel", stream=20,
+          inputs=side([tensor(3, 32)], [[8, 4]])),
+    timed(8, "aten::clock", 11.0, -3.0),
+]  # fmt: skip
+
+
+def test_a_trace_joined_with_a_profile_keeps_times_of_kernels_and_times_copies_anew() -> None:
+    document = {"schema": "1.1.0-chakra.0.0.4", "nodes": [timed(1, "[thread]", 0.0, 0.0), *LINKED]}
+    step = step_from([("et.json", json.dumps(document).encode())])
+    by_name = {op.name: op for op in step.operations}
+    product = by_name["ampere_sgemm_64x64"]
+    (kernel,) = product.kernels
+    assert (kernel.recorded_s, kernel.flops, kernel.kind) == (pytest.approx(20e-6), 2 * 8 * 8 * 4, "gemm")
+    assert product.after == (by_name["aten::mm"].id,)  # its launch
+    copy = by_name["Memcpy DtoH (Device -> Pageable)"]
+    assert (copy.kind, copy.source, copy.size_bytes, copy.is_pinned) == (Kind.TRANSFER, "gpu", 128, False)
+    assert set(copy.after) == {product.id, by_name["aten::copy_"].id}
+    reduce = by_name["ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
+    assert (reduce.kind, reduce.size_bytes, reduce.group) == (Kind.COLLECTIVE, 128, "world")
+    assert step.rank_classes[0].num_ranks == 4
+    assert by_name["aten::copy_"].fixed_s == pytest.approx(2e-6)
+    assert step.source_step_s == pytest.approx(39e-6)
+    assert "nodes with a negative duration (left out): 1" in step.notes
