@@ -1,8 +1,9 @@
 """The part catalogue: `topologies/parts/*.yaml` to part objects, every number with its source.
 
 A family file holds `sources:` (key -> kind, cite), `classes:` (name -> constants that parts of a class share) and `parts:`
-(name -> part). A value is written plainly (then the part's or class's `source` stands for it) or as `{value, source}`.
-Only the blocks of the parts asked for are parsed.
+(name -> part). A value is written plainly (then the part's or class's `source` stands for it) or as `{value, source}`, with
+`otherwise: {value, source}` for what other documents say where its own measurements are held out. Only the blocks of the
+parts asked for are parsed.
 """
 
 from __future__ import annotations
@@ -190,9 +191,13 @@ def _unwrap(
 ) -> Any:
     """The value without `{value, source}` wrappers; fills `keys` with the source of every number."""
     if isinstance(raw, dict) and "value" in raw:
-        if extra := sorted(set(raw) - {"value", "source"}):
-            faults.append(document.fault((*path, extra[0]), f"unknown key {extra[0]!r}", "a value takes 'value' and 'source'"))
-        return _unwrap(raw["value"], raw.get("source", default), path, document, table, keys, faults, kind)
+        if extra := sorted(set(raw) - {"value", "source", "otherwise"}):
+            remedy = "a value takes 'value', 'source' and 'otherwise'"
+            faults.append(document.fault((*path, extra[0]), f"unknown key {extra[0]!r}", remedy))
+        own = raw.get("source", default)
+        if "otherwise" in raw and own in table and is_held_out(table[own].fitted_on):
+            return _unwrap(raw["otherwise"], None, path, document, table, keys, faults, kind)
+        return _unwrap(raw["value"], own, path, document, table, keys, faults, kind)
     if isinstance(raw, dict):
         own = raw.get("source", default)
         return {

@@ -7,17 +7,21 @@ error of a family can be told without its own rows.
 from __future__ import annotations
 
 _FLITS = (0.753, "flits of 68 B carry 64, and each four slots of data one of header (CXL 2.0, 4.2)")
+_READ_FLITS = (0.837, "flits of 68 B carry 64, and one slot heads the data of two answers (CXL 2.0, 4.2)")
+_ONE_WAY = (0.92, "refresh takes 4 to 5 % (JEDEC tRFC / tREFI), row misses some 3 %; no turnarounds")
 #: (kind of part, or type and kind, last key of the number, or the key that holds a table of numbers) -> value and why
 PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     # memory buses
     ("memory", "efficiency"): (0.85, "refresh takes 4 to 5 % (JEDEC tRFC / tREFI), row misses and turnarounds about 10 %"),
     ("memory", "turnaround"): (0.05, "one bus turnaround for each few dozen bursts"),
     ("memory", "write_cost"): (0.1, "write recovery (JEDEC tWR, tWTR) once per row"),
+    ("memory", "read"): _ONE_WAY,
+    ("memory", "init"): _ONE_WAY,
     ("memory", "kernel_bandwidth"): (0.85, "as the bus: kernels stream at what the memory gives"),
     # sockets: DRAM idle latency, and an M/D/1 queue in front of the channel
     ("cpu", "idle"): ("100 ns", "usual local DRAM latency of a server socket"),
-    ("cpu", "a"): (0.5, "M/D/1 queue: waiting time u / 2 (1 - u) of a service time"),
-    ("cpu", "c"): (0.0, "M/D/1 queue: reads and writes alike"),
+    ("cpu", "a"): (0.22, "M/D/1 queue: u / 2 (1 - u) of a service time, that of a bank (JEDEC tRC 45 of some 100 ns)"),
+    ("cpu", "c"): (0.2, "M/D/1 queue: writes hold a bank longer (JEDEC tWR and tWTR, 40 of some 100 ns)"),
     ("cpu", "k"): (0.9, "M/D/1 queue, saturating at 111 % of the mean rate"),
     ("cpu", "efficiency"): (0.85, "refresh, row misses and turnarounds, as for every DRAM bus"),
     ("cpu", "dma_cache"): ("8 MB", "two of the usual 16 to 20 ways of a cache for device writes"),
@@ -42,11 +46,11 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     ("link", "cpu_load_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
     ("link", "cpu_store_efficiency"): (0.9, "256 B of payload with 20 to 28 B of header and acknowledgements"),
     ("cxl link", "efficiency"): _FLITS,
-    ("cxl link", "upward_efficiency"): _FLITS,
-    ("cxl link", "load_efficiency"): _FLITS,
+    ("cxl link", "upward_efficiency"): _READ_FLITS,
+    ("cxl link", "load_efficiency"): _READ_FLITS,
     ("cxl link", "store_efficiency"): _FLITS,
     ("link", "collective_efficiency"): (0.9, "a collective moves what a copy moves"),
-    ("link", "switch_efficiency"): (0.9, "a collective moves what a copy moves"),
+    ("link", "switch_efficiency"): (0.8, "each 128 B carry a header of 16, and requests of the sums coming back as much again"),
     ("link", "message_latency"): ("5 us", "launch of a kernel and one flag through memory"),
     ("link", "latency"): ("200 ns", "two serialisations and a traversal of each end's fabric"),
     ("link", "duplex_efficiency"): (1.0, "the directions of a full-duplex link are independent"),
@@ -54,7 +58,7 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     ("switch", "efficiency"): (1.0, "a switch forwards at line rate"),
     # accelerators
     ("gpu", "gemm_efficiency"): (0.75, "three quarters of the dense peak, the usual figure for a tuned library"),
-    ("gpu", "gemm_alone"): (0.75, "three quarters of the dense peak, the usual figure for a tuned library"),
+    ("gpu", "gemm_alone"): (0.8, "four fifths of the dense peak, as CUTLASS reports of its best kernels"),
     ("gpu", "joules_per_flop"): (0.0, "no cap by power"),
     ("gpu", "attention_efficiency"): (0.5, "half of the dense peak, as the first fused kernels aimed at"),
     ("gpu", "copy_latency"): ("5 us", "as the launch of a kernel"),

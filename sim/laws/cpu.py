@@ -13,12 +13,13 @@ ADAM_WRITE_SHARE = 12.0 / 28.0
 #: share of the bound rate when threads wander over sockets: DeepSpeed runs of 1 to 16 ranks (arXiv 2410.21316)
 UNBOUND_SHARE = 0.61
 #: seconds that ranks on the same unbound cores wait for each other's time slices at the end of an update; fit, one machine:
-#: two processes of 5 to 73 million elements (numa-cpu-adam-bench, nproc 2); without it: they do not wait
-UNBOUND_WAIT_S = Fitted(16e-3, 0.0, ("liaw-chen-2025/dram", "liaw-chen-2025/cpu-adam"))
+#: two processes of 5 to 73 million elements (numa-cpu-adam-bench, nproc 2); without it: half a scheduling period of Linux on
+#: eight or more cores (24 ms, sched-design-CFS)
+UNBOUND_WAIT_S = Fitted(16e-3, 12e-3, ("liaw-chen-2025/dram", "liaw-chen-2025/cpu-adam"))
 #: cycles of one core per element where the kernel has no vector code for the CPU (a square root, a division and ten
-#: simple operations, one after the other); fit on CPUAdam, Grace (DeepSpeed blog on SuperOffload); without it: 10 cycles for
-#: each of the two and one for each operation
-SCALAR_CYCLES = Fitted(22.0, 30.0, ("superoffload/grace",))
+#: simple operations, one after the other); fit on CPUAdam, Grace (DeepSpeed blog on SuperOffload); without it: 8 cycles for
+#: each of the two and one for each operation (Arm, software optimization guide of Neoverse V2)
+SCALAR_CYCLES = Fitted(22.0, 26.0, ("superoffload/grace",))
 #: page faults that all cores of a Linux process take together, per second: temporaries of torch's update are mapped anew
 #: each step; fit on PT-CPU, table 4 of ZeRO-Offload; without it: half a microsecond each, one at a time
 FAULTS_PER_S = Fitted(3.6e6, 2e6, ("zero-offload/table-4-torch",))

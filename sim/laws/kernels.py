@@ -5,12 +5,15 @@ attention   T = FLOPs / (P16 ea s / (s + 500)) + t0, its bytes hidden behind its
 memory      T = bytes / B + t0
 decode      laws/decode.py
 Units: FLOP, bytes, seconds. Sources: fits over published training runs and GEMM benchmarks (docs/model.md, Kernels).
-Not modelled: tile and wave quantisation, clocks that fall with power, caches larger than a tile.
+A GEMM that is repeated by itself finds what the last-level cache kept of its operands (C (1 - exp(-S / C)) of S bytes, by
+address hash), and small ones leave multiprocessors idle (tiles of 128 x 128, split along k from 1024 terms on). Not modelled:
+quantisation of more than one wave, clocks that fall with power, caches between kernels of a program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil, exp
 from typing import Any, NamedTuple
 
 from sim.laws.decode import decode_class
@@ -51,6 +54,9 @@ def gemm_rate(part: Mapping[str, Any], dtype: str, *, is_alone: bool = False) ->
     return min(efficiency * rate, watts / joules) if watts and joules else efficiency * rate
 
 
+#: rows and columns of the tiles of large matrix products, and terms of a sum from which libraries split it (CUTLASS,
+#: "Efficient GEMM in CUDA")
+TILE, SPLIT_TERMS = 128, 1024
 #: variant of a GEMM that a benchmark repeats: boosted clocks, warm caches, the library's best kernel
 ALONE = "alone"
 
@@ -78,6 +84,17 @@ def variant_rate(part: Mapping[str, Any], dtype: str, variant: str) -> float:
         return rate
     cycles = float(part.get("cores") or 0) * float(part.get("clock") or 0.0)
     return min(found.share * rate, found.flops_per_core_cycle * cycles) if cycles else found.share * rate
+
+
+def uncached_bytes(size_bytes: float, cache_bytes: float) -> float:
+    """Bytes of a repeated kernel's traffic that its last-level cache does not hold from one repetition to the next."""
+    return size_bytes - cache_bytes * (1.0 - exp(-size_bytes / cache_bytes)) if cache_bytes > 0.0 else size_bytes
+
+
+def fill(m: int, n: int, k: int, num_cores: int) -> float:
+    """Share of the multiprocessors that have a tile of an [m, k] x [k, n] product to compute, at most 1."""
+    tiles = ceil(m / TILE) * ceil(n / TILE) * max(1, k // SPLIT_TERMS)
+    return min(1.0, tiles / num_cores) if num_cores and tiles else 1.0
 
 
 def attention_rate(part: Mapping[str, Any], variant: str, sequence_length: float) -> float:
@@ -130,6 +147,9 @@ def solo_parts(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s
     else:
         if kernel.flops:
             arithmetic = kernel.flops / variant_rate(part, kernel.dtype, kernel.variant)
+        if kernel.variant == ALONE:
+            arithmetic /= fill(kernel.m, kernel.n, kernel.k, int(part.get("cores") or 0))
+            size = uncached_bytes(size, float(part.get("last_level_cache") or 0.0))
         if size:
             memory = size / (bandwidth_bytes_per_s or memory_rate(part))
     fixed = float(part.get("launch_latency", 0.0))

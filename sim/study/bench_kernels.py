@@ -15,6 +15,10 @@ _BYTES = {"fp32": 4.0, "tf32": 4.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
 _EAGER_FORWARD_BYTES = 12.0
 #: and backward: gradient of the probabilities 2, probabilities 2, softmax 6, scale 4, two products 4
 _EAGER_BACKWARD_BYTES = 18.0
+#: bytes per element of tokens x hidden: queries, keys, values and output made contiguous (4 each), forward; the same for
+#: gradients, which are then stacked into one (12)
+_EAGER_LAYOUT_BYTES = 16.0
+_EAGER_STACKING_BYTES = 12.0
 
 
 def gemm(machine: Machine, *, device: str, m: int, n: int, k: int, dtype: str = "bf16") -> dict[str, float]:
@@ -51,7 +55,8 @@ def attention(
     flops = 4.0 * head_dim * scores * (3.5 if is_training else 1.0) * (0.5 if is_causal else 1.0)
     part = machine.part(device)
     if version == "eager":
-        seconds = _eager_time(part, flops * (2.0 if is_causal else 1.0), scores, dtype, is_training=is_training)
+        elements = float(batch) * heads * sequence_length * head_dim
+        seconds = _eager_time(part, flops * (2.0 if is_causal else 1.0), scores, elements, dtype, is_training=is_training)
     else:
         variant = {"fa1": "flash1", "fa2": "flash2", "fa3": "flash3"}.get(version, version)
         kernel = Kernel(kind="attention", flops=flops, sequence_length=sequence_length, dtype=dtype, variant=variant)  # type: ignore[arg-type]
@@ -72,7 +77,8 @@ def _check(machine: Machine, device: str, dtype: str) -> None:
         ) from None
 
 
-def _eager_time(part: Any, flops: float, scores: float, dtype: str, *, is_training: bool) -> float:
-    passes = _EAGER_FORWARD_BYTES + (_EAGER_BACKWARD_BYTES if is_training else 0.0)
+def _eager_time(part: Any, flops: float, scores: float, elements: float, dtype: str, *, is_training: bool) -> float:
+    size = scores * (_EAGER_FORWARD_BYTES + (_EAGER_BACKWARD_BYTES if is_training else 0.0))
+    size += elements * (_EAGER_LAYOUT_BYTES + (_EAGER_LAYOUT_BYTES + _EAGER_STACKING_BYTES if is_training else 0.0))
     products = Kernel(kind="gemm", flops=flops, dtype=dtype, count=1.0)  # type: ignore[arg-type]
-    return solo_time(products, part) + solo_time(Kernel(kind="elementwise", read_bytes=passes * scores), part)
+    return solo_time(products, part) + solo_time(Kernel(kind="elementwise", read_bytes=size), part)

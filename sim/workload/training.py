@@ -15,6 +15,8 @@ from sim.workload.shape import ModelShape
 
 #: input ids and labels, 64-bit integers each: what PyTorch collates for a language model (bytes per token)
 TOKEN_BYTES = 16.0
+#: tensors that are swapped for a piece of the optimizer states: weights, gradients, two moments
+SWAPPED_TENSORS = 4
 STRICT: dict[str, Any] = {"extra": "forbid"}
 Count = Annotated[int, Gt(0)]
 
@@ -120,6 +122,11 @@ class Offload:
     ] = None
     cores_bound: Annotated[bool | None, Doc("ranks are bound to their own cores and NUMA node")] = None
     cores_per_rank: Annotated[int | None, Gt(0), Doc("CPU cores that each rank may use")] = None
+
+    @property
+    def num_state_buffers(self) -> int:
+        """Swap buffers of optimizer states; by default one sub-group's weights, gradients and two moments."""
+        return self.state_buffer_count or self.buffer_count or SWAPPED_TENSORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,23 @@ def test_every_fitted_number_has_something_to_stand_in(forget):
     assert "without its own measurements" in catalogue.sources["pcie4"]["efficiency"]
 
 
+def test_a_number_falls_back_on_what_other_documents_say_before_a_prior(forget):
+    fitted = load_parts(["nvlink-c2c"]).parts["nvlink-c2c"].efficiency
+    forget(["gh200-fusco/matrix"])
+    catalogue = load_parts(["nvlink-c2c"])
+    assert catalogue.parts["nvlink-c2c"].efficiency == 0.833 != fitted
+    assert "ICPP 2024" in catalogue.sources["nvlink-c2c"]["efficiency"]
+    assert catalogue.parts["nvlink-c2c"].load_efficiency == PRIORS["link", "load_efficiency"][0]
+
+
+def test_what_other_documents_say_is_held_out_with_their_own_tables(forget):
+    forget(["mess-results/grace"])
+    assert load_parts(["grace-120gb"]).parts["grace-120gb"].latency.idle == pytest.approx(170e-9)
+    forget(["mess-results/grace", "gh200-fusco/latency"])
+    idle = load_parts(["grace-120gb"]).sources["grace-120gb"]["latency.idle"]
+    assert "without its own measurements" in idle
+
+
 def test_the_nearest_key_decides_and_an_unknown_one_is_a_defect():
     assert prior_of("gpu", ("gemm_efficiency", "bf16"))[0] == PRIORS["gpu", "gemm_efficiency"][0]
     with pytest.raises(KeyError, match=r"no prior for gpu compute\.bf16"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.laws.kernels import attention_rate, gemm_rate, memory_rate, peak, solo_time
+from sim.laws.kernels import ALONE, attention_rate, fill, gemm_rate, memory_rate, peak, solo_time, uncached_bytes
 from sim.records import Kernel
 
 PART = {
@@ -40,6 +40,22 @@ def test_missing_format_falls_back():
 
 def test_recorded_time_wins():
     assert solo_time(Kernel(kind="recorded", recorded_s=2e-3, flops=1e15, count=3), PART) == pytest.approx(6e-3)
+
+
+def test_small_products_leave_multiprocessors_idle():
+    assert fill(1024, 1024, 1023, 108) == pytest.approx(64 / 108)  # one tile of 128 x 128 each
+    assert fill(1024, 1024, 2048, 108) == 1.0  # split in two along k
+    assert fill(1664, 1024, 512, 104) == 1.0
+    assert fill(1664, 1023, 512, 105) == pytest.approx(104 / 105)
+    assert fill(0, 0, 0, 108) == fill(64, 64, 64, 0) == 1.0
+
+
+def test_a_repeated_kernel_reads_what_its_cache_does_not_keep():
+    assert uncached_bytes(1e9, 0.0) == 1e9
+    assert uncached_bytes(1e9, 1e6) == pytest.approx(0.999e9)
+    assert uncached_bytes(1e3, 1e9) == pytest.approx(5e-4, rel=1e-3)  # collisions of addresses alone
+    kernel = Kernel(kind="gemm", flops=0.0, read_bytes=1.8e9, variant=ALONE)
+    assert solo_time(kernel, PART | {"last_level_cache": 1e12}) < 7e-6 < 1e-3 < solo_time(kernel, PART)
 
 
 def test_memory_rate_prefers_the_measured_triad():

@@ -160,18 +160,23 @@ def matrices(training: Training, stage: int) -> list[tuple[float, int]]:
     return [*kept, (shape.vocabulary * h / tensor, ends)]
 
 
+def layer_tensors(training: Training, stage: int) -> list[float]:
+    """Elements that one rank holds of each weight matrix of a layer, in the order of the model."""
+    layers, shards = max(1, len(stage_layers(training, stage))), num_shards(training)
+    blocks = matrices(training, stage)[:-1]
+    return [elements / shards for elements, count in blocks for _ in range(count // layers)]
+
+
 @lru_cache(maxsize=512)
 def sub_groups(training: Training, stage: int, limit: float) -> tuple[float, ...]:
     """Elements of the sub-groups into which ZeRO-3 packs one rank's partitions, in the order of the model.
 
     A group takes whole tensors and closes once it reaches `limit` elements (DeepSpeed stage3.py, _create_fp16_sub_groups).
     """
-    layers = max(1, len(stage_layers(training, stage)))
     shards, found, size = num_shards(training), [], 0.0
-    *blocks, ends = matrices(training, stage)
-    each = [(elements / shards, count // layers) for elements, count in blocks]
+    ends = matrices(training, stage)[-1]
     order = [ends[0] / shards] if stage == 0 else []
-    order += [elements for _ in range(layers) for elements, count in each for _ in range(count)]
+    order += layer_tensors(training, stage) * max(1, len(stage_layers(training, stage)))
     order += [ends[0] / shards] * (ends[1] - (stage == 0))
     for elements in order:
         size += elements

@@ -161,7 +161,7 @@ class HostTerms:
         extra = self.how.host_master_extra_bytes * sizes.updated * self._share(TensorClass.OPTIMIZER_STATES, "dram")
         yield self._term("second copy of master weights", TensorClass.MASTER_WEIGHTS, "dram", extra, FROM_FIRST_STEP)
         if self._share(TensorClass.OPTIMIZER_STATES, "nvme"):
-            count = self.training.offload.state_buffer_count or self.training.offload.buffer_count or 4
+            count = self.training.offload.num_state_buffers
             largest = max(self.groups)
             size = count * self._pinned(4.0 * largest)  # the default holds weight, two moments and gradient of a sub-group
             formula = f"{count} buffers x 4 B x {largest:.3g} elements"

@@ -64,7 +64,8 @@ class Profile:
     overlap_gradient_copy: bool = False
     inline_gradient_copy: bool = False  # ZeRO 1 and 2: not overlapped means in the GPU's order, without the host waiting
     flushed_gradient_bytes: float = 0.0  # per element of a copy that the host does not cast; 0 = as computed with
-    holds_gradient_copy: bool = False  # ZeRO 3: a layer's overlapped copy ends before the next layer's gradients exist
+    holds_gradient_copy: bool = False  # ZeRO 3: gradients that leave are reduced before the next layer is computed again, and
+    # an overlapped copy ends before its gradients exist: both are on one stream
     pins_activations: bool = True  # activation checkpoints that leave the GPU go to page-locked memory
     overlap_activation_copy: bool = False  # activation checkpoints move to the host beside compute
     overlap_update: bool = False  # CPU update of a sub-group overlaps the copies of its neighbours
@@ -91,28 +92,40 @@ _DEEPSPEED = Profile(
     attention_version="flash2",
     copy_share=0.83,
     inline_gradient_copy=True,
+    host_gradient_bytes_per_element=10.0,  # counted: 16 bits read, fp32 allocated and written
+    host_gradient_s_per_element=0.48e-9,
     flushed_gradient_bytes=4.0,
     holds_gradient_copy=True,
     pins_returned_weights=False,
     update_bytes_per_element=44.0,
     fused_update_bytes_per_element=30.0,  # Adam writes the 16-bit weights too and copies tile by tile (arXiv 2101.06840)
     binds_cores=False,  # its launcher binds only when told to
-    hook_forward_s=3.0e-3,
-    hook_backward_s=5.5e-3,
+    hook_forward_s=2.2e-3,
+    hook_backward_s=4.5e-3,
     gathers_experts=True,
     bucket_elements=500_000_000,
     fitted=dict.fromkeys(
-        ("update_bytes_per_element", "hook_forward_s", "hook_backward_s", "copy_share"), ("deep-optimizer-states",)
+        (
+            "update_bytes_per_element",
+            "hook_forward_s",
+            "hook_backward_s",
+            "copy_share",
+            "host_gradient_s_per_element",
+            "holds_gradient_copy",
+        ),
+        ("deep-optimizer-states",),
     ),
 )
 #: the training loop of Megatron around DeepSpeed holds each step and each micro-batch for a while, whatever the model
 _DEEPSPEED_MEGATRON = replace(
     _DEEPSPEED,
     name="deepspeed-megatron",
-    source="DeepSpeed ZeRO under Megatron-DeepSpeed's training loop; seconds outside forward, backward and step fitted on Deep "
-    "Optimizer States logs (arXiv 2410.21316)",
+    source="DeepSpeed ZeRO under Megatron-DeepSpeed's training loop and with Megatron's kernels (fused norms, softmax and "
+    "activations); seconds outside forward, backward and step fitted on Deep Optimizer States logs (arXiv 2410.21316)",
     step_fixed_s=0.17,
     micro_batch_fixed_s=0.29,
+    elementwise_traffic=1.3,
+    has_fused_blocks=True,
     fitted={**_DEEPSPEED.fitted} | dict.fromkeys(("step_fixed_s", "micro_batch_fixed_s"), ("deep-optimizer-states",)),
 )
 _DEEPSPEED_HF = replace(

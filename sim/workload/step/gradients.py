@@ -9,6 +9,7 @@ from sim.records import Kind, TensorClass
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
 from sim.workload.step.schedule import Turn
+from sim.workload.step.swap_buffers import SWAPPED_GRADIENT_BYTES, SwapBuffers
 
 
 class Gradients:
@@ -18,14 +19,16 @@ class Gradients:
         self.builder, self.plan = builder, builder.plan
         self.ready: dict[str, dict[str, str]] = {}  # lane -> stream -> last id: gradients are at home after these
         self._bucket: dict[str, tuple[float, float]] = {}
+        self._swap_buffers: dict[str, SwapBuffers] = {}
         offload, profile = self.plan.training.offload, self.plan.profile
         self.is_overlapped = profile.overlap_gradient_copy if offload.overlap_gradients is None else offload.overlap_gradients
         self.is_inline = profile.inline_gradient_copy and self.plan.zero_stage < 3
-        self.is_held = self.is_overlapped and profile.holds_gradient_copy and self.plan.zero_stage == 3
         self.is_pinned = offload.pin_memory is not False
         self.bucket_elements = offload.bucket_elements or profile.bucket_elements
         states = self.plan.home(TensorClass.OPTIMIZER_STATES)
         self.is_offloaded = self.plan.home(TensorClass.GRADIENTS) != "gpu"
+        self.is_held = self.is_offloaded and profile.holds_gradient_copy and self.plan.zero_stage == 3
+        self.is_reduced_beside = profile.overlap_gradient_reduce and not self.is_held
         #: where the CPU update finds them
         self.target = "dram" if states == "storage" else "home:gradients"
 
@@ -143,7 +146,7 @@ class Gradients:
     def _reduce(self, lane: Lane, done: str, bucket: tuple[float, float], mark: dict[str, Any]) -> str:
         """Reduce over the ranks with the same parameters: all-reduce, or reduce-scatter (and across replicas)."""
         plan, profile = self.plan, self.plan.profile
-        after = done if profile.overlap_gradient_reduce else lane.last
+        after = done if self.is_reduced_beside else lane.last
         last = done
         kind = "all_reduce" if plan.zero_stage == 0 else "reduce_scatter"
         fields = {"compute_share": profile.collective_compute_share, "tensor_class": TensorClass.GRADIENTS} | mark
@@ -156,7 +159,7 @@ class Gradients:
                 last = self._collective(lane, kind, group, size, [after], fields)
             if group == "shard" and plan.replicas > 1:
                 last = self._collective(lane, "all_reduce", "replica", size / ranks, [last], fields)
-        if last != done and not profile.overlap_gradient_reduce:
+        if last != done and not self.is_reduced_beside:
             lane.pending.append(last)
         return last
 
@@ -190,18 +193,28 @@ class Gradients:
             copied = self._cast(lane, share, copied, mark)
         if is_blocking or (self.is_inline and not self.is_overlapped):
             lane.pending.append(copied)
-        elif is_last and self.is_held:
+        elif is_last and self.is_held and self.is_overlapped:
             lane.held.append(copied)
         self._is_ready(lane, copied)
         if is_last and self.plan.home(TensorClass.OPTIMIZER_STATES) == "storage":
             self._is_ready(lane, self._swapped_out(lane, share, copied, mark))
 
     def _swapped_out(self, lane: Lane, share: float, copied: str, mark: dict[str, Any]) -> str:
-        """Gradients join the states on storage until the update reads both."""
-        return self.builder.add(
+        """Gradients join the states on storage until the update reads both.
+
+        They are written from swap buffers beside the backward pass; when these are full it waits until all are empty
+        (async_swapper.py). What is left is written while the update waits for its first states: it counts there.
+        """
+        plan = self.plan
+        written = self.builder.add(
             lane.name, "storage", Kind.IO, "write gradients", after=[copied], source="dram", target="home:optimizer_states",
-            size_bytes=share * self.plan.weight_bytes, tensor_class=TensorClass.GRADIENTS, **mark,
+            size_bytes=share * SWAPPED_GRADIENT_BYTES, tensor_class=TensorClass.GRADIENTS, **{**mark, "phase": "update"},
         )  # fmt: skip
+        if lane.name not in self._swap_buffers:
+            self._swap_buffers[lane.name] = SwapBuffers(plan.training, lane.stage, plan.profile.sub_group_elements)
+        if self._swap_buffers[lane.name].takes(share):
+            lane.pending.append(written)
+        return written
 
     def _cast(self, lane: Lane, share: float, copied: str, mark: dict[str, Any]) -> str:
         """What the host does with a blocking copy: casts it and stores it in its own partition."""

@@ -13,12 +13,12 @@ from sim.workload.step.gradients import Gradients
 from sim.workload.step.kernels import optimizer_kernel
 from sim.workload.step.lane import Lane
 from sim.workload.step.save import Save
+from sim.workload.step.swap_buffers import SWAPPED_GRADIENT_BYTES
 from sim.workload.step.work import Pass, elementwise
+from sim.workload.training import SWAPPED_TENSORS
 
 #: fp32 master weights and two moments of AdamW, bytes per parameter
 _STATE_BYTES = 12.0
-#: tensors that are swapped for a piece: weights, gradients, two moments
-_SWAPPED_TENSORS = 4
 #: pieces of an update whose kernel copies tile by tile; more change the step by less than 1 %
 _TILES = 8
 
@@ -188,15 +188,13 @@ class _Swap:
 
     def __init__(self, update: Update, lane: Lane, elements: float, num: int) -> None:
         self.update, self.lane, self.elements, self.num = update, lane, elements, num
-        offload = update.plan.training.offload
-        count = offload.state_buffer_count or offload.buffer_count or _SWAPPED_TENSORS
-        self.depth = max(1, count // _SWAPPED_TENSORS)
+        self.depth = max(1, update.plan.training.offload.num_state_buffers // SWAPPED_TENSORS)
         self.reads: list[str] = []
         self.writes: list[str] = []
 
     def load(self, index: int, after: list[str]) -> list[str]:
         """Ask for the states of all pieces that have buffers; what the update of piece `index` waits for."""
-        size = self.elements * (_STATE_BYTES + self.update.plan.weight_bytes)
+        size = self.elements * (_STATE_BYTES + SWAPPED_GRADIENT_BYTES)
         while len(self.reads) < min(index + self.depth, self.num):
             free = self.writes[len(self.reads) - self.depth : len(self.reads) - self.depth + 1] if self.writes else []
             self.reads.append(self._io("read states", "home:optimizer_states", "dram", size, [*after, *free]))
