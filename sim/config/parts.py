@@ -195,7 +195,7 @@ def _unwrap(
             remedy = "a value takes 'value', 'source' and 'otherwise'"
             faults.append(document.fault((*path, extra[0]), f"unknown key {extra[0]!r}", remedy))
         own = raw.get("source", default)
-        if "otherwise" in raw and own in table and is_held_out(table[own].fitted_on):
+        if "otherwise" in raw and own and own in table and is_held_out(table[own].fitted_on):
             return _unwrap(raw["otherwise"], None, path, document, table, keys, faults, kind)
         return _unwrap(raw["value"], own, path, document, table, keys, faults, kind)
     if isinstance(raw, dict):
