@@ -22,6 +22,8 @@ from sim.laws.sharing import TIE
 FULL = 1.0 + 4.0 * TIE
 #: relative error of a load
 ROUNDING = 1e-15
+#: relative change of a level, per share of the bandwidth that its class has, which is rounding of the sums and no change
+SAME = 4.0 * ROUNDING
 
 
 class Fluid(Flows):
@@ -175,6 +177,9 @@ class Fluid(Flows):
             # little room is a difference of large sums: let no rounding of the sums into it
             self._sum_anew(channel)
             fair = max(bandwidth - self.other[channel], 0.0) / self.slope[channel]
+        room = bandwidth - self.other[channel]
+        if room > 0.0 and abs(fair - level) * room <= SAME * level * bandwidth:
+            fair = level  # channels that cross each other at one level would pass the last digit on for ever
         self.level[channel] = fair
         if self.crossing[channel] and fair != level:
             self._spread(channel, fair - level)

@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.engine import replay, run_checked
+from sim.records import Channel, Kind, Operation, Program, Stream
 from tests.random_programs import random_program
 
 seeds = st.integers(min_value=0, max_value=2**32)
@@ -65,3 +66,27 @@ def test_renamed_things_give_equal_times(seed, is_round):
     before = {record.id: record.end_s for record in replay(program).operations}
     after = {record.id: record.end_s for record in replay(other).operations}
     assert after == {name: pytest.approx(end, rel=1e-9, abs=1e-12) for name, end in before.items()}
+
+
+def interleaved(seed):
+    """Jobs whose flows lie in equal parts on equal channels, weights as they come: every channel limits at one level."""
+    draw = random.Random(seed)
+    cards = tuple(Channel(name=f"card{i}", bandwidth_per_s=22.5e9) for i in range(draw.randint(2, 4)))
+    jobs = range(draw.randint(2, 5))
+    operations = tuple(
+        Operation(
+            id=f"j{job}.{i}", kind=Kind.TRANSFER, stream=f"j{job}", sequence=i, work=draw.uniform(1e8, 1e10),
+            uses=tuple((card.name, share) for card in cards), weight=weight, latency_s=draw.choice((0.0, 0.01)),
+        )
+        for job in jobs
+        for weight, share in ((draw.uniform(0.003, 1.0), draw.uniform(0.1, 0.6)),)
+        for i in range(12)
+    )  # fmt: skip
+    streams = tuple(Stream(name=f"j{job}") for job in jobs)
+    return Program(name=f"cards-{seed}", channels=cards, tiers=(), streams=streams, operations=operations)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seeds)
+def test_flows_interleaved_over_equal_channels_settle_for_any_weights(seed):
+    run_checked(interleaved(seed))

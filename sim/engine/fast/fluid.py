@@ -23,7 +23,7 @@ from sim.engine.fast.heaps import drop, put, set_event
 from sim.engine.fast.jit import inner, integer
 from sim.engine.fast.linking import link, relink, unlink
 from sim.engine.flows import CAPPED, IDLE, INFINITY, LARGE, STALE
-from sim.engine.fluid import FULL, ROUNDING
+from sim.engine.fluid import FULL, ROUNDING, SAME
 from sim.laws.sharing import TIE
 
 
@@ -184,6 +184,9 @@ def settle_channel(s: Any, channel: int, now: float) -> None:
         # little room is a difference of large sums: let no rounding of the sums into it
         sum_anew(s, channel)
         fair = max(row.bandwidth - row.other, 0.0) / row.slope
+    room = row.bandwidth - row.other
+    if room > 0.0 and abs(fair - level) * room <= SAME * level * row.bandwidth:
+        fair = level  # channels that cross each other at one level would pass the last digit on for ever
     row.level = fair
     if fair != level:
         for k in range(row.pair_at, row.pair_at + row.num_crossing):
