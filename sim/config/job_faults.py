@@ -54,6 +54,7 @@ def job_faults(machine: Machine, jobs: tuple[Job, ...], document: Document) -> l
 def _entry_faults(view: Machine, job: Job, entry: Entry, document: Document, here: NodePath) -> list[Fault]:
     """Tiers of one placement entry that are not there, out of reach, not granted, or not coherent."""
     faults: list[Fault] = []
+    homes: list[str] = []  # hosts of the tiers; a pool's is empty
     listed = entry.options.get("tiers", ())
     for tier in listed if isinstance(listed, (list, tuple)) else ():
         faults += _tier_faults(view, str(tier), document, (*here, "options", "tiers"))[1]
@@ -68,9 +69,13 @@ def _entry_faults(view: Machine, job: Job, entry: Entry, document: Document, her
             faults.append(
                 document.fault((*here, tier), what, f"grant it a part: topology: {{set: {{{device.name}.grants: ...}}}}")
             )
-        if entry.shared and not device.part.get("back_invalidate"):
+        if entry.shared and not device.host and not device.part.get("back_invalidate"):
             what = f"{name} keeps hosts coherent only with back-invalidate, {device.part_name} has none"
             faults.append(document.fault((*here, "shared"), what, "share nothing there, or use a CXL 3 pool device"))
+        homes.append(device.host)
+    if entry.shared and homes and all(homes):
+        what = "what is shared lies in memory of one host only"
+        faults.append(document.fault((*here, "shared"), what, "place part of it on a pool that several hosts reach"))
     return faults
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sim.placement.demand import demands
 from sim.placement.plan import Entry
@@ -31,9 +31,9 @@ def _outstanding_bytes(machine: Machine, job: Job) -> float:
 
 
 def weights_of(scenario: Scenario) -> dict[str, float]:
-    """Sharing weight of each job's flows: what it keeps in flight against the job that keeps most, in 1/256."""
+    """Sharing weight of each job's flows: what it keeps in flight against the job that keeps most."""
     held = {job.name: _outstanding_bytes(scenario.machine, job) for job in scenario.jobs}
-    return {name: max(1, round(256 * size / max(held.values()))) / 256 for name, size in held.items()}
+    return {name: size / max(held.values()) for name, size in held.items()}
 
 
 def _view(machine: Machine, job: Job) -> Machine:
@@ -43,7 +43,11 @@ def _view(machine: Machine, job: Job) -> Machine:
 def _shares(machine: Machine, job: Job, entry: Entry) -> dict[str, float]:
     """Shares of an entry by the name of the tier."""
     view = _view(machine, job)
-    return {view.resolve(tier, view.gpus()[0]): share for tier, share in entry.shares.items()}
+    found: dict[str, float] = {}
+    for tier, share in entry.shares.items():
+        for name, part in view.members(tier, view.gpus()[0]).items():
+            found[name] = found.get(name, 0.0) + share * part
+    return found
 
 
 def _sharers(scenario: Scenario, tensor_class: TensorClass, tier: str) -> list[Job]:
@@ -88,25 +92,40 @@ def shared_regions(scenario: Scenario, steps: Sequence[Step]) -> list[Coherence]
 def _coherence(scenario: Scenario, job: Job, step: Step) -> Coherence:
     machine, regions = scenario.machine, {}
     host = host_name(machine, job)
-    view = _view(machine, job)
+    own, view = _cpu(machine, host), _view(machine, job)
     sizes = demands(step, len(view.gpus()))
+    region_sizes = _region_bytes(machine, job, {name: demand.size_bytes for name, demand in sizes.items()})
     for entry in job.placement.entries:
-        for tier, part in _shares(machine, job, entry).items() if entry.shared else ():
+        for tier in _shares(machine, job, entry) if entry.shared else ():
             hosts = dict.fromkeys(host_name(machine, other) for other in _sharers(scenario, entry.tensor_class, tier))
             device = machine.tiers[tier].device
             others = [_cpu(machine, name) for name in hosts if name != host]
-            size = sizes[entry.tensor_class].size_bytes if entry.tensor_class in sizes else 0.0
-            region_bytes = size * part * entry.shared
+            region_bytes = region_sizes[tier, entry.tensor_class]
+            tracked = float(machine.devices[device].part.get("snoop_filter", 0.0) or 0.0)  # type: ignore[arg-type]
+            in_device = sum(size for (name, _), size in region_sizes.items() if name == tier)
             cache = float(machine.part(_cpu(machine, host)).get("last_level_cache", 0.0) or 0.0)  # type: ignore[arg-type]
             regions[tier, entry.tensor_class] = Region(
                 share=entry.shared,
                 num_hosts=len(hosts),
                 cached_share=min(1.0, cache / region_bytes) if cache and region_bytes else 1.0,
+                tracked_share=min(1.0, tracked / in_device) if tracked and in_device else 1.0,
                 to_hosts=tuple(edge for cpu in others for edge in routing.path(machine, device, cpu) or ()),
                 from_hosts=tuple(edge for cpu in others for edge in routing.path(machine, cpu, device) or ()),
+                to_self=tuple(routing.path(machine, device, own) or ()),
+                from_self=tuple(routing.path(machine, own, device) or ()),
                 media=machine.media[tier],
             )
     return Coherence(regions=regions)
+
+
+def _region_bytes(machine: Machine, job: Job, sizes: Mapping[TensorClass, float]) -> dict[tuple[str, TensorClass], float]:
+    """Bytes of each shared region of the job by tier and class: lines of all of them compete for the device's snoop filter."""
+    return {
+        (tier, entry.tensor_class): sizes.get(entry.tensor_class, 0.0) * part * entry.shared
+        for entry in job.placement.entries
+        if entry.shared
+        for tier, part in _shares(machine, job, entry).items()
+    }
 
 
 def _cpu(machine: Machine, host: str) -> str:

@@ -20,18 +20,24 @@ class Region:
     share: float  # of the class's bytes in the tier
     num_hosts: int
     cached_share: float
+    tracked_share: float  # of the region, by the device's snoop filter
     to_hosts: tuple[Edge, ...]  # from the device to every other host
     from_hosts: tuple[Edge, ...]
+    to_self: tuple[Edge, ...]
+    from_self: tuple[Edge, ...]
     media: Media
 
     def uses(self, write_share: float) -> Uses:
         """Channel costs beside those of the access itself, per byte of the class that is accessed in the tier."""
         if self.num_hosts < 2:
             return ()
-        traffic = invalidation(self.num_hosts, write_share, self.cached_share)
+        traffic = invalidation(self.num_hosts, write_share, self.cached_share, self.tracked_share)
         each = self.share / (self.num_hosts - 1)
         groups = [edge.uses("load", traffic.to_hosts * each) for edge in self.to_hosts]
         groups += [edge.uses("store", traffic.from_hosts * each) for edge in self.from_hosts]
+        evicted = self.share * traffic.evicted / self.num_hosts
+        groups += [edge.uses("load", evicted) for edge in (*self.to_hosts, *self.to_self)]
+        groups += [edge.uses("store", evicted) for edge in (*self.from_hosts, *self.from_self)]
         groups.append(((self.media.channel, self.share * traffic.written_back * self.media.cost(1.0)),))
         return tuple((channel, cost) for channel, cost in merged(*groups) if cost > 0.0)
 

@@ -279,6 +279,9 @@ class Expander:
         BytesPerSecond, Gt(0), Doc("capacity that a host gives back per second (its kernel takes the pages offline)")
     ] = RELEASE_BYTES_PER_S
     back_invalidate: Annotated[bool, Doc("hardware coherence among hosts (CXL 3)")] = False
+    snoop_filter: Annotated[
+        Bytes, Ge(0), Doc("cached lines of shared regions that it tracks, in bytes of lines; 0 = all that the caches hold")
+    ] = 0.0
     power: Annotated[Watts, Ge(0), Doc("0 = not stated")] = 0.0
     hypothetical: Annotated[bool, Doc("does not exist yet")] = False
     basis: Annotated[str, Doc("why a hypothetical part is believed possible")] = ""

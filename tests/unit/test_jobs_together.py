@@ -91,6 +91,32 @@ def test_sharing_needs_a_device_that_keeps_hosts_coherent():
         together(topology="cxl-pool-2-hosts", placement={"optimizer_states": {"cxl0": "100%", "shared": "10%"}})
 
 
+def test_readers_of_a_shared_region_pay_once_it_outgrows_the_snoop_filter():
+    """Copies out of a region that several hosts read: silent while the filter tracks it, messages on all links beyond."""
+
+    def reading(snoop_filter):
+        training = {**WORKLOAD["training"], "parallelism": {"zero_stage": 3}}
+        jobs = [
+            {"name": f"job{i}", "host": f"host{i}", "workload": {"training": training},
+             "placement": {"weights": {"pool0": "100%", "shared": "100%"}, "optimizer_states": "dram"}}
+            for i in range(2)
+        ]  # fmt: skip
+        topology = {"base": "cxl3-pool-4-hosts", "set": {"pool0.snoop_filter": snoop_filter}}
+        result = run(scenario_of({"topology": topology, "jobs": jobs}).resolve(), with_penalty=False)
+        channels = result.summary.channels
+        return [channels[name].bytes if name in channels else 0.0 for name in ("pool0->cpu0.cxl", "cpu0->pool0.cxl")]
+
+    large, small, tiny = reading("4 GiB"), reading("128 MiB"), reading("1 MiB")
+    for back, other, least in zip(small, tiny, large, strict=True):
+        assert min(back, other) > least
+
+
+def test_what_is_shared_lies_in_a_pool():
+    with pytest.raises(InputError, match=r"optimizer_states\.shared: what is shared lies in memory of one host only"):
+        together(placement={"optimizer_states": {"dram": "100%", "shared": "10%"}})
+    assert together(placement={"optimizer_states": {"dram": "50%", "pool0": "50%", "shared": "10%"}}).fits
+
+
 def test_a_host_that_is_not_there_and_memory_of_another_host_are_refused():
     with pytest.raises(
         InputError, match=r"jobs\[4\]\.host: no host 'host4' in machine .*; hosts are host0, host1, host2, host3"
