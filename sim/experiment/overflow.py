@@ -10,12 +10,14 @@ from sim.placement.capacity import TierNeed, capacity_plan
 from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Entry, Placement
 from sim.placement.resolve import tier_views
+from sim.placement.zones import movable_tiers
 from sim.records import Step, TensorClass
 from sim.scenario import Job
 from sim.topology.machine import Machine
 from sim.units import format_bytes
 from sim.workload.decode.generate import sampled_tokens
 from sim.workload.footprint.inference import weight_bytes
+from sim.workload.footprint.pinned import pinned_classes
 from sim.workload.frameworks.inference import inference_profile
 from sim.workload.inference import Inference
 from sim.workload.training import Training
@@ -146,6 +148,8 @@ def _moved(
         for tier, share in shares.items()
         if machine.resolve(tier, gpu) == full.tier and full.by_class.get(name.value, 0.0) > 0
     }
+    if target is not None and target.name in movable_tiers(machine):
+        here = {name: share for name, share in here.items() if name not in pinned_classes(job.workload)}
     if target is None or not here:
         return None
     coldest = min(here, key=lambda name: (heat.get(name, 0.0), name.value))
@@ -153,8 +157,8 @@ def _moved(
     size = min(excess, held, target.free_bytes)
     shares: dict[str, float] = {}
     for tier, share in homes[coldest].items():
-        resolved = machine.resolve(tier, gpu)
-        shares[resolved] = shares.get(resolved, 0.0) + share
+        for name, part in machine.members(tier, gpu).items():
+            shares[name] = shares.get(name, 0.0) + share * part
     part = here[coldest] * size / held
     shares[full.tier] -= part
     shares[target.name] = shares.get(target.name, 0.0) + part

@@ -13,6 +13,7 @@ from sim.kept import Kept
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Entry, Placement
+from sim.placement.zones import without_pinned
 from sim.records import Home, Program, Step, TensorClass
 from sim.scenario import Job, Scenario, Trace
 from sim.topology.machine import Machine
@@ -111,7 +112,7 @@ def _paged_states(job: Job, training: Training, machine: Machine) -> Job:
 def placed(job: Job, machine: Machine) -> Job:
     """The job with every placement policy answered: sizes come from the step that offloads those classes.
 
-    What spills has been moved.
+    What spills has been moved, and what movable memory cannot hold.
     """
     job = _managed(job, machine)
     from sim.placement.demand import demands, planned, rest_of
@@ -121,6 +122,7 @@ def placed(job: Job, machine: Machine) -> Job:
     if not machine.gpus():
         return job
     if not needs_policy(job.placement):
+        job = dataclasses.replace(job, placement=without_pinned(job.placement, job.workload, machine))
         return spilled(job, machine, step_of(job, machine)) if job.placement.overflow == "spill" else job
     entries = job.placement.entries
     offloaded = tuple(item if item.policy in EXPLICIT else dataclasses.replace(item, shares={"dram": 1.0}) for item in entries)
@@ -132,7 +134,12 @@ def placed(job: Job, machine: Machine) -> Job:
     if isinstance(job.workload, (Training, Inference)):
         plan = capacity_plan(job.workload, assumed, machine)
         sizes, reserved = planned(sizes, decided, plan, machine), rest_of(decided, plan)
-    answered = dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0], reserved))
+
+    def answer() -> Job:
+        found = resolve(job.placement, machine, sizes, machine.gpus()[0], reserved)
+        return dataclasses.replace(job, placement=without_pinned(found, job.workload, machine))
+
+    answered = answer()
     for _ in range(_ROUNDS if reserved is not None else 0):  # page-locked buffers are rounded up by what they hold
         assert reserved is not None
         plan = capacity_plan(job.workload, answered.placement, machine)  # type: ignore[arg-type]
@@ -141,7 +148,7 @@ def placed(job: Job, machine: Machine) -> Job:
             break
         reserved = {name: size + 2.0 * max(0.0, over[name]) for name, size in reserved.items()}
         try:
-            answered = dataclasses.replace(job, placement=resolve(job.placement, machine, sizes, machine.gpus()[0], reserved))
+            answered = answer()
         except InputError:
             break  # no policy finds more room: the plan says what is missing
     return spilled(answered, machine, step)

@@ -19,6 +19,8 @@ from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import capacity_plan, needs_sentence
 from sim.placement.plan import Placement
+from sim.placement.roles import role_notes
+from sim.placement.zones import zone_notes
 from sim.records import Step
 from sim.scenario import Job, Scenario, Trace
 from sim.topology.machine import Machine
@@ -57,6 +59,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     step = solved.step
     summary = msgspec.structs.replace(solved.summary, tiers=_peaks(scenario, solved.summary.tiers))
     reasons = _overflows(summary.tiers)
+    reasons += zone_notes(scenario.job.workload, scenario.machine) if reasons else ()
     penalty, base, fastest = _penalty(scenario, summary.step_time_s, twins) if with_penalty else (1.0, "", None)
     return Result(
         scenario=scenario,
@@ -76,6 +79,8 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
             *scenario.machine.assumptions,
             *step.notes,
             *solved.program.notes,
+            *role_notes(scenario.job.placement, scenario.machine),
+            *zone_notes(scenario.job.workload, scenario.machine),
             *spill_notes(asked[0].placement, scenario.job),
             *cache_notes(asked[0], page_cached(scenario.job, scenario.machine)),
         ),

@@ -160,8 +160,8 @@ def _row(
 def _bytes(placement: Placement, name: TensorClass, size: float, machine: Machine, device: str) -> dict[str, float]:
     parts: dict[str, float] = {}
     for tier, share in placement.shares(name).items():
-        resolved = machine.resolve(tier, device)
-        parts[resolved] = parts.get(resolved, 0.0) + share * size
+        for name_of_tier, part in machine.members(tier, device).items():
+            parts[name_of_tier] = parts.get(name_of_tier, 0.0) + share * part * size
     return parts
 
 

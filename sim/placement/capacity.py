@@ -9,6 +9,7 @@ from typing import Literal
 from sim.kept import Kept
 from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Placement
+from sim.placement.zones import descriptor_bytes
 from sim.topology.machine import Machine
 from sim.units import format_bytes
 from sim.workload.footprint import Footprint, Peak, Term, footprint, phase_of
@@ -121,7 +122,7 @@ def plan_footprint(workload: Training | Inference, placement: Placement, machine
     """The footprint of the workload as this placement and this machine leave it."""
     homes = class_shares(effective_placement(placement, workload), workload.model.layers)
     per_host = max(1, len(machine.gpus()) // max(1, len(machine.hosts())))
-    reserved = machine.reserved_bytes
+    reserved = machine.reserved_bytes + descriptor_bytes(machine)
     key = (workload, tuple((name, tuple(shares.items())) for name, shares in homes.items()), per_host, reserved)
     return _FOOTPRINTS.get(key, lambda: footprint(workload, homes, ranks_per_host=per_host, reserved_bytes=reserved))
 
@@ -133,11 +134,15 @@ def used_gpus(machine: Machine, num_ranks: int) -> tuple[str, ...]:
 
 def _spread(role: str, size_bytes: float, machine: Machine, gpus: tuple[str, ...], *, is_bound: bool) -> dict[str, float]:
     """Bytes of a host role by tier name: each rank's part on its own node, the excess on the others of that kind."""
-    homes = [machine.resolve(role, gpu) for gpu in gpus] or [machine.resolve(role, "")]
-    parts = {name: size_bytes * homes.count(name) / len(homes) for name in dict.fromkeys(homes)}
-    if is_bound or role in machine.tiers:
-        return parts
+    users = gpus or ("",)
+    homes = [machine.resolve(role, gpu) for gpu in users]
+    parts: dict[str, float] = {}
+    for gpu in users:
+        for name, share in machine.members(role, gpu).items():
+            parts[name] = parts.get(name, 0.0) + size_bytes * share / len(users)
     kind = machine.tiers[homes[0]].kind
+    if is_bound or role in machine.tiers or kind == "nvme":  # files do not spill to another drive
+        return parts
     peers = [name for name, tier in machine.tiers.items() if tier.kind == kind and _is_near(machine, name, homes[0])]
     room = {name: machine.tiers[name].capacity_bytes - parts.get(name, 0.0) for name in peers}
     excess = sum(-free for free in room.values() if free < 0)

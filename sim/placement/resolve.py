@@ -87,7 +87,7 @@ def _candidates(machine: Machine, device: str, options: Mapping[str, object], ho
         if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
             what = f"option tiers is {listed!r}"
             raise InputError(Fault(what=what, remedy="write a list such as [dram, cxl0]", path="placement.options.tiers"))
-        return list(dict.fromkeys(machine.resolve(str(name), device) for name in listed))
+        return list(dict.fromkeys(tier for name in listed for tier in machine.members(str(name), device)))
     own = {machine.memory_tier(gpu) for gpu in machine.gpus()}
     names = [
         name
@@ -108,8 +108,8 @@ def _explicit_bytes(
         demand = demands.get(entry.tensor_class)
         if entry.policy in EXPLICIT and demand is not None and entry.layers is None:
             for tier, share in entry.shares.items():
-                name = machine.resolve(tier, device)
-                taken[name] = taken.get(name, 0.0) + share * demand.size_bytes
+                for name, part in machine.members(tier, device).items():
+                    taken[name] = taken.get(name, 0.0) + share * part * demand.size_bytes
     return taken
 
 

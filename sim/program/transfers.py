@@ -52,7 +52,11 @@ class Routes:
             where: Mapping[str, float] = self.placement.shares(TensorClass(end.removeprefix("home:")), layer)
         else:
             where = {end: 1.0}
-        return tuple((self.machine.resolve(role, device), share) for role, share in where.items() if share > 0)
+        parts: dict[str, float] = {}
+        for role, share in where.items():
+            for tier, part in self.machine.members(role, device).items() if share > 0 else ():
+                parts[tier] = parts.get(tier, 0.0) + share * part
+        return tuple(parts.items())
 
     def copy(self, source: Shares, target: Shares, device: str, *, is_pinned: bool, is_direct: bool = False) -> Flow:
         """A copy by the device's engine; interleaved ends move page by page, all tiers at once."""

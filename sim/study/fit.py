@@ -12,6 +12,8 @@ from sim.experiment.preparing import placed
 from sim.experiment.together import on_host
 from sim.placement.capacity import TierNeed, Verdict, capacity_plan, phase_plan, plan_footprint
 from sim.placement.plan import Placement
+from sim.placement.roles import role_notes
+from sim.placement.zones import zone_notes
 from sim.scenario import Job, Scenario
 from sim.study.fit_changes import Suggestion, suggestions
 from sim.topology.machine import Machine
@@ -109,7 +111,13 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
         footprint=found,
         phases=phase_plan(workload, job.placement, machine),
         suggestions=changes,
-        notes=(*found.notes, *scenario.assumptions, *_answers(job)),
+        notes=(
+            *found.notes,
+            *scenario.assumptions,
+            *role_notes(job.placement, machine),
+            *zone_notes(job.workload, machine),
+            *_answers(job),
+        ),
     )
 
 

@@ -109,6 +109,7 @@ class _Builder:
             count=entry.count,
             gpu_share=entry.gpu_share,
             grants=dict(entry.grants),
+            is_movable=entry.zone == "movable",
             is_hypothetical=self._is_hypothetical(name, part, entry),
         )
         if isinstance(part, p.Cpu):
@@ -132,6 +133,8 @@ class _Builder:
     def _fields(self, part: p.Part, entry: DeviceEntry) -> dict[str, Any]:
         """The part by field name, with what its memory class says where it is silent, slowed to the device's speed."""
         fields = dataclasses.asdict(part)
+        if entry.snoop_filter is not None:
+            fields["snoop_filter"] = entry.snoop_filter
         if isinstance(part, p.Gpu):
             module = self._part(part.memory.part, p.Memory)
             fields["memory"]["efficiency"] = part.memory.efficiency or module.efficiency

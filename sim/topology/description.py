@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
@@ -61,6 +61,18 @@ class DeviceEntry:
             "share of one memory for CPU and GPU that the GPU may allocate (macOS gives about 75 %, Linux GTT 50 % unless told)"
         ),
     ] = 1.0
+    snoop_filter: Annotated[
+        Bytes | None,
+        Gt(0),
+        Doc("pool device: cached lines of shared regions that it tracks, in bytes of lines; default the part's"),
+    ] = None
+    zone: Annotated[
+        Literal["normal", "movable"],
+        Doc(
+            "how Linux onlines the memory of an expander or of persistent memory: movable holds no page-locked buffers and "
+            "nothing of the kernel's"
+        ),
+    ] = "normal"
     grants: Annotated[dict[str, Bytes], Doc("pool device: bytes granted to each host at the start")] = field(
         default_factory=dict
     )

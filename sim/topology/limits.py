@@ -65,6 +65,16 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
                 path=f"devices.{name}.gpu_share", what=f"{entry.part} shares its memory with no CPU",
                 remedy="write it on a GPU with one memory for both",
             )  # fmt: skip
+        if entry.zone == "movable" and not (isinstance(part, p.Expander) or part.kind == "pmem"):
+            yield Fault(
+                path=f"devices.{name}.zone", what=f"{entry.part} is not memory that Linux puts online later",
+                remedy="write it on a CXL expander or on persistent memory",
+            )  # fmt: skip
+        if entry.snoop_filter is not None and not (isinstance(part, p.Expander) and part.back_invalidate):
+            yield Fault(
+                path=f"devices.{name}.snoop_filter", what=f"{entry.part} keeps no hosts coherent",
+                remedy="write it on a CXL 3 pool device (back_invalidate: true)",
+            )  # fmt: skip
         yield from _grants(f"devices.{name}.grants", entry, part, topology)
         if isinstance(part, p.Expander) and len(entry.to) > part.heads:
             yield Fault(

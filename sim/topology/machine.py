@@ -33,6 +33,7 @@ class Device:
     count: int = 1
     gpu_share: float = 1.0  # of one memory for CPU and GPU: what the GPU may allocate
     grants: Mapping[str, float] = field(default_factory=dict)  # of a pool: bytes per host at the start
+    is_movable: bool = False  # its memory is online as ZONE_MOVABLE: nothing page-locked, nothing of the kernel's
     is_hypothetical: bool = False
 
     @property
@@ -99,6 +100,16 @@ class Machine:
         A tier name is returned as it is. Raises InputError with suggestions for what the machine lacks.
         """
         return routing.resolve(self, tier_role_or_name, self.device(device).name)
+
+    def members(self, tier_role_or_name: str, device: str) -> dict[str, float]:
+        """Tiers that a role means and the share of pages on each: "cxl" and "pmem" mean all cards that are equally near.
+
+        Pages alternate over them in proportion to their bandwidth, as Linux's weighted interleave does by default (since
+        6.16, from the firmware's HMAT); any other role is one tier.
+        """
+        names = routing.members(self, tier_role_or_name, self.device(device).name)
+        rates = {name: self.channels[self.media[name].channel].bandwidth_per_s for name in names}
+        return {name: rate / sum(rates.values()) for name, rate in rates.items()}
 
     # ---- how bytes move
 

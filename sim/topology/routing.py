@@ -29,6 +29,8 @@ _ROLES = {
     "storage": ("nvme", "pmem"),
     "pmem": ("pmem",),
 }
+#: roles that mean all cards which are equally near: pages alternate over them. Drives are joined by `count` only (RAID0)
+_SETS = frozenset({"cxl", "pmem"})
 GPU_LINKS = frozenset({"nvlink", "xgmi", "c2c"})
 
 
@@ -179,6 +181,20 @@ def resolve(machine: Machine, role: str, device: str) -> str:
             return min(found, key=lambda tier: (_distance(machine, host, machine.media[tier].device), found.index(tier)))
     what = f"machine {machine.name!r} has no {role} tier"
     raise InputError(Fault(what=what, remedy=f"it has {', '.join(machine.tiers)}"))
+
+
+def members(machine: Machine, role: str, device: str) -> tuple[str, ...]:
+    """See `Machine.members`."""
+    first = resolve(machine, role, device)
+    if role not in _SETS or role in machine.tiers:
+        return (first,)
+    host, kind = host_of(machine, device), machine.tiers[first].kind
+    near = len(path(machine, host, machine.media[first].device) or ())
+    return tuple(
+        name
+        for name, tier in machine.tiers.items()
+        if tier.kind == kind and len(path(machine, host, machine.media[name].device) or (None,) * 1_000) == near
+    )
 
 
 def _is_for(machine: Machine, tier: str, role: str) -> bool:
