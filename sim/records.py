@@ -139,6 +139,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     core_s: float = 0.0  # host work that is no memory traffic (sample preparation): core-seconds per rank
     # anything: a duration that no resource explains (launch gaps, framework hooks, measured host work)
     fixed_s: float = 0.0
+    mapped_bytes: float = 0.0  # fresh host memory: the process takes a page fault for each page before it can use it
     dispatch_s: float = 0.0  # compute: the CPU needs this long to launch the kernels; the operation lasts at least as long
     compute_share: float = 0.0  # collective: share of the device's multiprocessors that it occupies
     allocates: tuple[Residency, ...] = ()  # when it starts

@@ -167,7 +167,7 @@ def _identity_faults(step: Step, number: list[int]) -> Iterator[Fault]:
 
 
 def _amounts(operation: StepOperation) -> Iterator[tuple[str, float]]:
-    for name in ("size_bytes", "num_elements", "bytes_per_element", "write_share", "fixed_s"):
+    for name in ("size_bytes", "num_elements", "bytes_per_element", "write_share", "fixed_s", "mapped_bytes"):
         yield name, getattr(operation, name)
     for index, kernel in enumerate(operation.kernels):
         for name in ("flops", "read_bytes", "write_bytes", "count", "recorded_s"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sim.laws.cpu import fault_time
 from sim.laws.kernels import peak
 from sim.laws.paging import gpu_fault_rate
 from sim.placement.plan import Placement
@@ -165,7 +166,14 @@ class _Lowering:
             return (id(op.kernels), op.dispatch_s, op.fixed_s)
         if op.kind in _WITHOUT_WORK:
             return (op.fixed_s,)
-        return (*self.demands.key(op, group.ranks[0]), op.rate_share, op.is_faulted, op.compute_share, op.fixed_s)
+        return (
+            *self.demands.key(op, group.ranks[0]),
+            op.rate_share,
+            op.is_faulted,
+            op.compute_share,
+            op.fixed_s,
+            op.mapped_bytes,
+        )
 
     def _numbers(self, op: StepOperation, group: Group) -> Numbers:
         """The fields of an operation that depend on how fast the machine is."""
@@ -182,11 +190,18 @@ class _Lowering:
             "work": work if uses else 0.0,
             "uses": uses if work else (),
             "rate_cap": self._rate_cap(op, group, flow.rate_cap, rate),
-            "latency_s": flow.latency_s + op.fixed_s if work else op.fixed_s,
+            "latency_s": (flow.latency_s if work else 0.0) + op.fixed_s + self._mapping_s(op, group),
             "window_bytes": flow.window_bytes,
             "write_share": flow.write_share,
             "weight": flow.weight,
         }
+
+    def _mapping_s(self, op: StepOperation, group: Group) -> float:
+        """Seconds until the host's kernel has mapped the fresh memory that an operation works on."""
+        if not op.mapped_bytes:
+            return 0.0
+        page = self.machine.part(self.machine.host_of(group.device)).get("page")
+        return fault_time(op.mapped_bytes, float(page)) if page else 0.0  # type: ignore[arg-type]
 
     def _rate_cap(self, op: StepOperation, group: Group, own: float, path: float) -> float:
         """Bytes/s of a transfer alone: what the path does, less what a framework or page faults lose on it."""

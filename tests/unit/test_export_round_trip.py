@@ -38,7 +38,7 @@ def simulated(scenario: Path) -> experiment.Result:
 def test_a_chakra_export_replays_in_the_time_of_its_scenario(
     scenario: Path, simulated: experiment.Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert any(op.kind is Kind.HOST_UPDATE and op.fixed_s > 0 for op in simulated.step.operations)
+    assert any(op.kind is Kind.HOST_UPDATE and op.mapped_bytes > 0 for op in simulated.step.operations)
     assert cli.run(["export", "chakra", str(scenario), "-o", str(tmp_path)]) == 0
     assert "1 of 1 ranks" in capsys.readouterr().out
     files = [str(path) for path in (tmp_path / "box.0.et", tmp_path / "comm_groups.json")]

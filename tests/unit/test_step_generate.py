@@ -63,7 +63,10 @@ def test_offloaded_update_moves_fp32_gradients_out_and_16_bit_weights_back():
 def test_blocking_gradients_of_zero_3_move_16_bits_and_are_cast_on_the_host():
     step = generate(_training(framework="deepspeed-zero", parallelism=ZERO_3, offload=Offload(overlap_gradients=False)), HOST)
     assert _bytes(step, "store gradients") == pytest.approx(2 * PARAMETERS)
-    assert sum(op.num_elements for op in step.operations if op.name == "cast gradients") == pytest.approx(PARAMETERS)
+    casts = [op for op in step.operations if op.name == "cast gradients"]
+    assert sum(op.num_elements for op in casts) == pytest.approx(PARAMETERS)
+    assert sum(op.mapped_bytes for op in casts) == pytest.approx(2 * PARAMETERS / 0.61)  # unbound threads
+    assert not any(op.is_pinned for op in step.operations if op.name == "store gradients")
 
 
 def test_blocking_gradient_copy_holds_the_next_layer():

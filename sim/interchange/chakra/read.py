@@ -209,6 +209,7 @@ class _Reader:
         return {
             "role": "h2d" if is_load else "d2h", "kind": Kind.TRANSFER, "category": "transfer", "source": source,
             "target": target, "size_bytes": self._size(node.attributes.get("tensor_size")),
+            "is_pinned": node.attributes.get("is_pinned") is not False,
         }  # fmt: skip
 
     def _collective(self, node: Node) -> dict[str, Any]:

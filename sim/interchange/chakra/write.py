@@ -104,7 +104,8 @@ class _Writer:
         for move in self.one.moves(op):
             kind = NodeType.MEM_LOAD if move.is_load else NodeType.MEM_STORE
             ends = {"source": (_STRING, move.source), "target": (_STRING, move.target)}
-            held = {"tensor_class": (_STRING, op.tensor_class.value)} if op.tensor_class else {}
+            held: dict[str, tuple[int, Any]] = {"tensor_class": (_STRING, op.tensor_class.value)} if op.tensor_class else {}
+            held |= {} if op.is_pinned else {"is_pinned": (_BOOL, False)}
             yield kind, common | {"tensor_size": (_UINT64, move.size_bytes)} | ends | held
 
     def _communication(

@@ -71,8 +71,8 @@ class Profile:
     overlap_update: bool = False  # CPU update of a sub-group overlaps the copies of its neighbours
     pins_returned_weights: bool = True  # updated weights return from page-locked memory
     sub_group_elements: int = 1_000_000_000
-    host_gradient_bytes_per_element: float = 16.0  # host traffic of a blocking gradient flush (cast and store)
-    host_gradient_s_per_element: float = 0.6e-9  # single-threaded part of a blocking gradient flush
+    host_gradient_bytes_per_element: float = 10.0  # host traffic of a blocking gradient flush: 16 bits read,
+    # fp32 written and read for ownership
     update_bytes_per_element: float = 28.0  # CPU optimizer: host traffic, read and write
     fused_update_bytes_per_element: float = 0.0  # the same below ZeRO 3, where differently; its copies then overlap
     update_write_share: float = 0.43
@@ -92,8 +92,6 @@ _DEEPSPEED = Profile(
     attention_version="flash2",
     copy_share=0.83,
     inline_gradient_copy=True,
-    host_gradient_bytes_per_element=10.0,  # counted: 16 bits read, fp32 allocated and written
-    host_gradient_s_per_element=0.48e-9,
     flushed_gradient_bytes=4.0,
     holds_gradient_copy=True,
     pins_returned_weights=False,
@@ -110,7 +108,6 @@ _DEEPSPEED = Profile(
             "hook_forward_s",
             "hook_backward_s",
             "copy_share",
-            "host_gradient_s_per_element",
             "holds_gradient_copy",
         ),
         ("deep-optimizer-states",),

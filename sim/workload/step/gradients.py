@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.laws.cpu import UNBOUND_SHARE
 from sim.records import Kind, TensorClass
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
@@ -185,6 +184,8 @@ class Gradients:
         is_blocking = is_last and not (self.is_overlapped or self.is_inline)
         if is_last and not is_blocking and profile.flushed_gradient_bytes:
             size = share * profile.flushed_gradient_bytes
+        if is_blocking:  # through a pageable copy in the GPU's format
+            fields["is_pinned"] = False
         copied = self.builder.add(
             lane.name, "d2h", Kind.TRANSFER, "store gradients", after=after, source="gpu", target=self.target, size_bytes=size,
             **fields,
@@ -217,7 +218,10 @@ class Gradients:
         return written
 
     def _cast(self, lane: Lane, share: float, copied: str, mark: dict[str, Any]) -> str:
-        """What the host does with a blocking copy: casts it and stores it in its own partition."""
+        """What the host does with a blocking copy: casts it from fresh memory into its own partition.
+
+        PyTorch converts on the host where a copy blocks: an empty tensor of the GPU's type receives it (Copy.cu).
+        """
         plan, profile = self.plan, self.plan.profile
         return self.builder.add(
             lane.name,
@@ -226,10 +230,10 @@ class Gradients:
             "cast gradients",
             after=[copied],
             num_elements=share,
-            bytes_per_element=profile.host_gradient_bytes_per_element,
-            write_share=0.5,
+            bytes_per_element=profile.host_gradient_bytes_per_element * plan.host_slowdown,
+            write_share=0.4,
             is_spread=not plan.is_bound,
-            fixed_s=share * profile.host_gradient_s_per_element * plan.host_slowdown * UNBOUND_SHARE,
+            mapped_bytes=share * plan.weight_bytes * plan.host_slowdown,
             **mark,
         )
 
