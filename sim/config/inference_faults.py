@@ -20,23 +20,37 @@ def inference_faults(job: Job, machine: Machine, document: Document, path: NodeP
     assert isinstance(inference, Inference)
     here = (*path, "workload", "inference")
     found = [document.fault((*here, item.path.rsplit(".", 1)[1]), item.what, item.remedy) for item in decode.faults(inference)]
-    num_gpus = len(machine.gpus()) * machine.num_nodes
+    is_cpu = inference.device == "cpu"
+    kind, per_node = ("sockets", len(machine.seats())) if not machine.gpus() else ("GPUs", len(machine.gpus()))
+    num_seats = (1 if is_cpu and machine.gpus() else per_node) * machine.num_nodes
+    kind = "sockets" if is_cpu else kind
     ranks = inference.tensor_parallel * inference.pipeline_parallel
-    if ranks > num_gpus:
-        what = f"tensor_parallel x pipeline_parallel = {ranks} GPUs, but the machine has {num_gpus}"
+    if inference.device == "gpu" and not machine.gpus():
+        found.append(document.fault((*here, "device"), f"machine {machine.name} has no GPU", "write device: cpu, or add one"))
+    if ranks > num_seats:
+        what = f"tensor_parallel x pipeline_parallel = {ranks} {kind}, but the machine has {num_seats}"
         found.append(document.fault(here, what, "lower one, or take a larger machine"))
+    cores = float(machine.part(machine.host_of(machine.seats()[0])).get("cores", 1))  # type: ignore[arg-type]
+    if inference.threads and inference.threads > cores:
+        what = f"threads {inference.threads}: the socket has {cores:.0f} cores"
+        found.append(document.fault((*here, "threads"), what, "use at most as many; leave it out for all"))
     if inference.reuse_tier:
         try:
-            machine.resolve(inference.reuse_tier, machine.gpus()[0])
+            machine.resolve(inference.reuse_tier, machine.seats()[0])
         except InputError as error:
             found += [document.fault((*here, "reuse_tier"), fault.what, fault.remedy) for fault in error.faults]
     for entry in job.placement.entries:
         where = (*path, "placement", entry.tensor_class.value)
         if entry.tensor_class not in PLACED:
             found.append(document.fault(where, "an inference has none", f"place {' or '.join(item.value for item in PLACED)}"))
+        elif inference.device == "cpu" and "gpu" in entry.shares:
+            found.append(document.fault(where, "no GPU takes part (device cpu)", "name tiers of the host, such as dram"))
         elif entry.tensor_class == TensorClass.WEIGHTS and inference.gpu_layers is not None and "gpu" in entry.shares:
             what = f"gpu_layers {inference.gpu_layers} says which layers are on the GPU, this where the CPU's lie"
             found.append(document.fault(where, what, "leave gpu out of the shares, or leave gpu_layers out"))
+        elif entry.tensor_class == TensorClass.WEIGHTS and inference.cpu_moe_layers and "gpu" in entry.shares:
+            what = f"cpu_moe_layers {inference.cpu_moe_layers} says whose experts leave the GPU, this where they lie"
+            found.append(document.fault(where, what, "leave gpu out of the shares"))
         elif entry.layers is not None and entry.layers[1] >= inference.model.layers:
             what = f"layers {entry.layers[0]}-{entry.layers[1]}: the model has layers 0-{inference.model.layers - 1}"
             found.append(document.fault(where, what))

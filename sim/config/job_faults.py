@@ -20,7 +20,7 @@ from sim.workload.training import Training
 
 def job_faults(machine: Machine, jobs: tuple[Job, ...], document: Document) -> list[Fault]:
     """Every fault of the jobs on this machine, with its place in the scenario."""
-    if not machine.gpus():
+    if not machine.gpus() and not all(isinstance(job.workload, Inference) for job in jobs):
         remedy = "add one: topology: {base, add: {gpu0: {part: ..., to: cpu0}}}"
         return [document.fault(("topology",), f"machine {machine.name} has no GPU to run on", remedy)]
     faults = FaultList()
@@ -33,7 +33,7 @@ def job_faults(machine: Machine, jobs: tuple[Job, ...], document: Document) -> l
                 faults.append(document.fault((*path, "host"), f"no host {job.host!r} in machine {machine.name}", remedy))
                 continue
             view = host_view(machine, job.host or machine.hosts()[0])
-            if not view.gpus():
+            if not view.gpus() and not isinstance(job.workload, Inference):
                 what = f"host {job.host or machine.hosts()[0]!r} has no GPU to run on"
                 faults.append(document.fault((*path, "host"), what, "run the job on another host, or add a GPU to this one"))
                 continue
@@ -80,8 +80,8 @@ def _entry_faults(view: Machine, job: Job, entry: Entry, document: Document, her
 
 
 def _tier_faults(view: Machine, tier: str, document: Document, here: NodePath) -> tuple[str, list[Fault]]:
-    """Name of the tier as the first GPU of the machine sees it, or why there is none."""
-    gpu = view.gpus()[0]
+    """Name of the tier as the first GPU of the machine sees it (its first socket without one), or why there is none."""
+    gpu = view.seats()[0]
     try:
         name = view.resolve(tier, gpu)
     except InputError as error:

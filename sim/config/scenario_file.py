@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sim.config.inference_jobs import settled
 from sim.config.job_faults import job_faults
 from sim.config.locate import locate
 from sim.config.measured_block import claim_from, measured_from
@@ -111,6 +112,7 @@ class ScenarioFile:
             if "options" in document.data:
                 options = validate(Options, document.data["options"], document, ("options",))
         if machine is not None:
+            jobs = tuple(settled(job, machine) for job in jobs)
             faults += job_faults(machine, jobs, document)
         faults.stop()
         assert machine is not None

@@ -99,9 +99,9 @@ def spilled(job: Job, machine: Machine, step: Step) -> Job:
     """
     from sim.placement.demand import demands
 
-    if job.placement.overflow != "spill" or not isinstance(job.workload, (Training, Inference)) or not machine.gpus():
+    if job.placement.overflow != "spill" or not isinstance(job.workload, (Training, Inference)) or not machine.seats():
         return job
-    heat = {name: demand.hotness for name, demand in demands(step, len(machine.gpus())).items()}
+    heat = {name: demand.hotness for name, demand in demands(step, len(machine.seats())).items()}
     for _ in range(_ROUNDS):
         plan = capacity_plan(job.workload, job.placement, machine)
         full = next((need for need in plan.values() if _is_full_host(need, machine)), None)
@@ -136,7 +136,7 @@ def _moved(
 ) -> Placement | None:
     """The placement with part of the coldest class on the next tier with room; None when nothing can move."""
     assert isinstance(job.workload, (Training, Inference))
-    gpu = machine.gpus()[0]
+    gpu = machine.seats()[0]
     taken = {name: need.peak_bytes for name, need in plan.items()}
     views = sorted(tier_views(machine, gpu, {}, taken), key=lambda view: view.latency_s)
     target = next((view for view in views if view.name != full.tier and view.free_bytes > 0), None)

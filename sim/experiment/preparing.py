@@ -119,7 +119,7 @@ def placed(job: Job, machine: Machine) -> Job:
     from sim.placement.registry import EXPLICIT
     from sim.placement.resolve import needs_policy, resolve
 
-    if not machine.gpus():
+    if not machine.seats():
         return job
     if not needs_policy(job.placement):
         job = dataclasses.replace(job, placement=without_pinned(job.placement, job.workload, machine))
@@ -128,7 +128,7 @@ def placed(job: Job, machine: Machine) -> Job:
     offloaded = tuple(item if item.policy in EXPLICIT else dataclasses.replace(item, shares={"dram": 1.0}) for item in entries)
     assumed = dataclasses.replace(job.placement, entries=offloaded)
     step = step_of(dataclasses.replace(job, placement=assumed), machine)
-    sizes = demands(step, len(machine.gpus()))
+    sizes = demands(step, len(machine.seats()))
     decided = {item.tensor_class for item in entries if item.policy not in EXPLICIT}
     reserved: dict[str, float] | None = None
     if isinstance(job.workload, (Training, Inference)):
@@ -136,7 +136,7 @@ def placed(job: Job, machine: Machine) -> Job:
         sizes, reserved = planned(sizes, decided, plan, machine), rest_of(decided, plan)
 
     def answer() -> Job:
-        found = resolve(job.placement, machine, sizes, machine.gpus()[0], reserved)
+        found = resolve(job.placement, machine, sizes, machine.seats()[0], reserved)
         return dataclasses.replace(job, placement=without_pinned(found, job.workload, machine))
 
     answered = answer()
@@ -195,18 +195,18 @@ def on_machine(step: Step, machine: Machine) -> Step:
 def homes(placement: Placement, machine: Machine) -> dict[TensorClass, str]:
     """Tensor class -> "gpu", "host" or "storage": the slowest kind of tier that holds a share of it."""
     order = ("gpu", "host", "storage")
-    gpus = machine.gpus()
+    seats = machine.seats()
     kinds: dict[TensorClass, str] = {}
     for entry in placement.entries:
         for tier in entry.shares:
-            kind = _home(machine, tier, gpus[0] if gpus else "")
+            kind = _home(machine, tier, seats[0] if seats else "")
             kinds[entry.tensor_class] = max(kinds.get(entry.tensor_class, "gpu"), kind, key=order.index)
     return kinds
 
 
-def _home(machine: Machine, tier: str, gpu: str) -> str:
-    name = machine.resolve(tier, gpu)
-    if gpu and name == machine.memory_tier(gpu):
+def _home(machine: Machine, tier: str, seat: str) -> str:
+    name = machine.resolve(tier, seat)
+    if seat in machine.gpus() and name == machine.memory_tier(seat):
         return "host" if tier == "dram" else "gpu"  # one memory for both: who asks for DRAM means the CPU's side of it
     return "storage" if machine.tiers[name].kind in _STORAGE else "host"
 

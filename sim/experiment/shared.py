@@ -45,7 +45,7 @@ def _shares(machine: Machine, job: Job, entry: Entry) -> dict[str, float]:
     view = _view(machine, job)
     found: dict[str, float] = {}
     for tier, share in entry.shares.items():
-        for name, part in view.members(tier, view.gpus()[0]).items():
+        for name, part in view.members(tier, view.seats()[0]).items():
             found[name] = found.get(name, 0.0) + share * part
     return found
 
@@ -93,7 +93,7 @@ def _coherence(scenario: Scenario, job: Job, step: Step) -> Coherence:
     machine, regions = scenario.machine, {}
     host = host_name(machine, job)
     own, view = _cpu(machine, host), _view(machine, job)
-    sizes = demands(step, len(view.gpus()))
+    sizes = demands(step, len(view.seats()))
     region_sizes = _region_bytes(machine, job, {name: demand.size_bytes for name, demand in sizes.items()})
     for entry in job.placement.entries:
         for tier in _shares(machine, job, entry) if entry.shared else ():

@@ -63,7 +63,7 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
     The number of steps is the option `steps` of the policy.
     """
     machine = scenario.machine
-    device = machine.gpus()[0]
+    device = machine.seats()[0]
     dynamic = [entry for entry in job.placement.entries if entry.policy == "hot_cold"]
     options, classes = dynamic[0].options, [entry.tensor_class for entry in dynamic]
     placement, pending, history = first, list[Migration](), list[TieringStep]()
@@ -75,7 +75,7 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
         moved, pending = _portion(pending, option(options, _RATE) * step_s)
         seen = _beside(program, moved, machine, device, options)
         step_s = summarise(program, seen).step_time_s
-        sizes = demands(step, len(machine.gpus()))
+        sizes = demands(step, len(machine.seats()))
         if isinstance(job.workload, (Training, Inference)):
             plan = capacity_plan(job.workload, placement, machine)
             sizes = planned(sizes, classes, plan, machine)

@@ -121,15 +121,15 @@ def _limited(need: TierNeed, gpu_bytes: float, machine: Machine) -> TierNeed:
 def plan_footprint(workload: Training | Inference, placement: Placement, machine: Machine) -> Footprint:
     """The footprint of the workload as this placement and this machine leave it."""
     homes = class_shares(effective_placement(placement, workload), workload.model.layers)
-    per_host = max(1, len(machine.gpus()) // max(1, len(machine.hosts())))
+    per_host = max(1, len(machine.seats()) // max(1, len(machine.hosts())))
     reserved = machine.reserved_bytes + descriptor_bytes(machine)
     key = (workload, tuple((name, tuple(shares.items())) for name, shares in homes.items()), per_host, reserved)
     return _FOOTPRINTS.get(key, lambda: footprint(workload, homes, ranks_per_host=per_host, reserved_bytes=reserved))
 
 
 def used_gpus(machine: Machine, num_ranks: int) -> tuple[str, ...]:
-    """The GPUs of one host that the ranks on it run on."""
-    return machine.gpus()[:num_ranks]
+    """The GPUs (sockets, if there are none) of one host that the ranks on it run on."""
+    return machine.seats()[:num_ranks]
 
 
 def _spread(role: str, size_bytes: float, machine: Machine, gpus: tuple[str, ...], *, is_bound: bool) -> dict[str, float]:

@@ -31,6 +31,8 @@ def demands(step: Step, num_gpus: int) -> Mapping[TensorClass, Demand]:
         if op.kind == Kind.HOST_UPDATE and op.tensor_class == TensorClass.OPTIMIZER_STATES:
             for tensor_class, size in _UPDATE_BYTES.items():
                 touched[tensor_class] = touched.get(tensor_class, 0.0) + op.num_elements * size * share
+        elif op.kind == Kind.HOST_UPDATE and op.tensor_class is not None:
+            touched[op.tensor_class] = touched.get(op.tensor_class, 0.0) + op.num_elements * op.bytes_per_element * share
         elif op.kind == Kind.TRANSFER and op.tensor_class is not None:
             touched[op.tensor_class] = touched.get(op.tensor_class, 0.0) + op.size_bytes * share
     return {

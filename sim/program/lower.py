@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sim.laws.cpu import fault_time
+from sim.laws.cpu_matrix import socket_rate
 from sim.laws.kernels import peak
 from sim.laws.paging import gpu_fault_rate
 from sim.placement.plan import Placement
@@ -109,10 +110,13 @@ class _Lowering:
         return written
 
     def _peak(self, group: Group) -> float:
-        """FLOP/s of one rank's device in the fastest number format that the step computes in."""
+        """FLOP/s of one rank's device in the fastest number format that the step computes in; of a socket, what cores reach."""
         kernels = {id(op.kernels): op.kernels for op in self.step.operations if op.kernels}.values()
         formats = {kernel.dtype for item in kernels for kernel in item if kernel.flops} or {"bf16"}
-        return max(peak(self.machine.part(group.device), dtype)[1] for dtype in formats)
+        part = self.machine.part(group.device)
+        if group.device not in self.machine.gpus():
+            return socket_rate(part, (kernel for item in kernels for kernel in item))
+        return max(peak(part, dtype)[1] for dtype in formats)
 
     def _joins(self) -> dict[str, Operation]:
         """For each collective of a class of several groups, the instant at which all of them have come to it.

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from sim.errors import Fault, InputError
 from sim.kept import Kept
+from sim.laws.cpu_matrix import core_seconds
 from sim.placement.plan import Placement
 from sim.program.coherence import Coherence
 from sim.program.collectives import collective
@@ -94,8 +95,8 @@ class Demands:
         is_by_layer = any(entry.layers is not None for entry in placement.entries)
         self.outline = _OUTLINES.get((id(step), is_by_layer), lambda: Outline(step, is_by_layer=is_by_layer))
         self.routes = Routes(machine, placement)
-        self.gpus = machine.gpus()
-        self.membership = Membership(step.group_sizes, len(self.gpus))
+        self.seats = machine.seats()
+        self.membership = Membership(step.group_sizes, len(self.seats))
         self._crowd = self._ranks_per_cpu()
         self._ways: dict[tuple[object, ...], Footways] = {}
         self._flows: dict[tuple[object, ...], tuple[float, Flow]] = {}
@@ -108,7 +109,7 @@ class Demands:
         """Ranks whose host code runs on each socket of a node; of stages, those that have some."""
         crowd: dict[str, int] = {}
         num_ranks = sum(item.num_ranks for item in self.step.rank_classes)
-        for rank, gpu in enumerate(self.gpus[: min(len(self.gpus), num_ranks)]):
+        for rank, gpu in enumerate(self.seats[: min(len(self.seats), num_ranks)]):
             if self.class_of(rank) in self.outline.on_host:
                 cpu = self.machine.host_of(gpu)
                 crowd[cpu] = crowd.get(cpu, 0) + 1
@@ -124,22 +125,22 @@ class Demands:
         """Every channel and tier that the rank may cross, hop by hop, in the same order for all ranks of its class."""
         key = (*self._place(rank), self.class_of(rank))
         if key not in self._ways:
-            self._ways[key] = self._walk(rank, self.gpus[rank % len(self.gpus)])
+            self._ways[key] = self._walk(rank, self.seats[rank % len(self.seats)])
         return self._ways[key]
 
     def _place(self, rank: int) -> tuple[object, ...]:
         """What tells two ranks apart: their GPU, and which GPUs of their node are in their groups."""
         if rank not in self._places:
             groups = self.outline.groups[self.class_of(rank)]
-            self._places[rank] = (rank % len(self.gpus), *(self._local(group, rank) for group in groups))
+            self._places[rank] = (rank % len(self.seats), *(self._local(group, rank) for group in groups))
         return self._places[rank]
 
     def _local(self, group: str, rank: int) -> tuple[int, ...]:
         if group == "pipeline":
             stride, world = self.membership.stride("pipeline"), self.step.group_sizes.get("world", 1)
-            first = rank // len(self.gpus) * len(self.gpus)
+            first = rank // len(self.seats) * len(self.seats)
             partners = {(rank + stride) % world, (rank - stride) % world}
-            return tuple(sorted(other - first if 0 <= other - first < len(self.gpus) else -1 for other in partners))
+            return tuple(sorted(other - first if 0 <= other - first < len(self.seats) else -1 for other in partners))
         local, num_nodes = self.membership.local(group, rank)
         return (*local, -num_nodes)
 
@@ -167,7 +168,7 @@ class Demands:
 
     def key(self, op: StepOperation, rank: int) -> tuple[object, ...]:
         """What decides the flow of an operation of a rank: those that have it in common share the answer."""
-        amounts = (op.size_bytes, op.num_calls, op.num_elements, op.bytes_per_element, op.num_cores, op.core_s)
+        amounts = (op.size_bytes, op.num_calls, op.num_elements, op.bytes_per_element, op.num_cores, op.core_s, op.kernels)
         return (*self.outline.demand(op), *amounts, op.stream.rsplit(".", 1)[0], self._place(rank))
 
     def flow(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
@@ -203,7 +204,10 @@ class Demands:
                 traffic, device, op.write_share, cores, is_spread=op.is_spread
             )
         if op.kind == Kind.HOST_WORK:
-            return op.core_s, self.routes.cores(device, op.num_cores or self._cores_share(device), self._cores_share(device))
+            part = self.machine.part(self.machine.host_of(device))
+            cores = op.num_cores or self._cores_share(device)
+            work = op.core_s + sum(core_seconds(kernel, part, cores) for kernel in op.kernels)
+            return work, self.routes.cores(device, cores, self._cores_share(device))
         source = self.routes.shares(op.source, device, op.layer) if op.source else ()
         target = self.routes.shares(op.target, device, op.layer) if op.target else ()
         if op.kind == Kind.IO:
@@ -219,7 +223,7 @@ class Demands:
         if op.collective == "point_to_point":
             return self._point_to_point(op, rank, device)
         local, num_nodes = self.membership.local(op.group or "world", rank)
-        own = [(0, self.gpus[index]) for index in local]
+        own = [(0, self.seats[index]) for index in local]
         members = [*own, *((node, device) for node in range(1, num_nodes))]  # of other nodes, their number is all that counts
         kind, me = op.collective or "all_reduce", own.index((0, device))
         flow = collective(self.machine, kind, op.size_bytes, members, me, is_fused=op.is_fused)
@@ -228,8 +232,8 @@ class Demands:
     def _point_to_point(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
         target, own = self.outline.ranges[self.outline.known_class(op.target)], self.outline.ranges[self.class_of(rank)]
         partner = target.start + rank - own.start
-        if partner // len(self.gpus) == rank // len(self.gpus):
-            other = self.gpus[partner % len(self.gpus)]
+        if partner // len(self.seats) == rank // len(self.seats):
+            other = self.seats[partner % len(self.seats)]
             route = self.machine.peer(device, other) if other != device else None
         else:
             route = self.machine.network(device)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sim.errors import Fault, InputError
-from sim.records import RankClass, Step
+from sim.records import Kind, RankClass, Step
 from sim.topology.machine import Machine
 
 #: what a rank's operations may cross, hop by hop: the names of channels, in a fixed order for every rank
@@ -46,11 +46,11 @@ class Ranks:
     """Where every rank of a step sits on a machine, and the groups that fold them."""
 
     def __init__(self, step: Step, machine: Machine, footways: Callable[[int], Footways], *, is_folded: bool = True) -> None:
-        self.machine, self.gpus, self._footways = machine, machine.gpus(), footways
-        self._check(step.rank_classes)
+        self.machine, self.seats, self._footways = machine, machine.seats(), footways
+        self._check(step)
         self.classes = {item.name: item for item in step.rank_classes}
         self._class_of = {rank: item.name for item in step.rank_classes for rank in _members(item)}
-        self.num_nodes_used = 1 + max(self._class_of) // len(self.gpus)
+        self.num_nodes_used = 1 + max(self._class_of) // len(self.seats)
         alone: dict[tuple[object, ...], list[int]] = {(name, rank): [rank] for rank, name in self._class_of.items()}
         members = self._partition() if is_folded else alone
         self.groups = self._name(members)
@@ -60,18 +60,18 @@ class Ranks:
 
     def place(self, rank: int) -> tuple[int, str]:
         """Node and device of a rank."""
-        node, local = divmod(rank, len(self.gpus))
-        return node, self.gpus[local]
+        node, local = divmod(rank, len(self.seats))
+        return node, self.seats[local]
 
-    def _check(self, classes: Sequence[RankClass]) -> None:
-        if not self.gpus:
-            raise InputError(Fault(what=f"machine {self.machine.name} has no GPU to train on", path="topology"))
-        world = sum(item.num_ranks for item in classes)
-        have = len(self.gpus) * self.machine.num_nodes
+    def _check(self, step: Step) -> None:
+        if not self.machine.gpus() and any(op.kind == Kind.COMPUTE for op in step.operations):
+            raise InputError(Fault(what=f"machine {self.machine.name} has no GPU for the step's kernels", path="topology"))
+        world = sum(item.num_ranks for item in step.rank_classes)
+        have = len(self.seats) * self.machine.num_nodes
         if world > have:
             raise InputError(
                 Fault(
-                    what=f"{world} ranks, but the machine has {have} GPUs",
+                    what=f"{world} ranks, but the machine has {have} {'GPUs' if self.machine.gpus() else 'sockets'}",
                     remedy="lower data x tensor x pipeline x context, or add nodes",
                     path="workload.training.parallelism",
                 )
@@ -79,8 +79,8 @@ class Ranks:
 
     def _pattern(self, node: int) -> tuple[str, ...]:
         """Class of the rank on each GPU of a node ("" = unused)."""
-        first = node * len(self.gpus)
-        return tuple(self._class_of.get(first + local, "") for local in range(len(self.gpus)))
+        first = node * len(self.seats)
+        return tuple(self._class_of.get(first + local, "") for local in range(len(self.seats)))
 
     def _partition(self) -> dict[tuple[object, ...], list[int]]:
         """Ranks by what they see: class, and for each hop how many ranks of which class cross the same channel."""
@@ -88,14 +88,14 @@ class Ranks:
         result: dict[tuple[object, ...], list[int]] = {}
         for node in range(self.num_nodes_used):
             pattern = self._pattern(node)
-            first = node * len(self.gpus)
+            first = node * len(self.seats)
             ways = tuple(self._footways(first + local) if name else () for local, name in enumerate(pattern))
             if (pattern, ways) not in signatures:
                 signatures[pattern, ways] = self._signatures(pattern, ways)
             for local, name in enumerate(pattern):
                 if name:
                     key = (name, signatures[pattern, ways][local])
-                    result.setdefault(key, []).append(node * len(self.gpus) + local)
+                    result.setdefault(key, []).append(node * len(self.seats) + local)
         return result
 
     def _signatures(self, pattern: tuple[str, ...], ways: tuple[Footways, ...]) -> list[tuple[object, ...]]:

@@ -72,6 +72,10 @@ class Machine:
         """Names of the devices that train, in rank order, of one node (all nodes are identical)."""
         return tuple(name for name, device in self.devices.items() if device.kind == "gpu")
 
+    def seats(self) -> tuple[str, ...]:
+        """Names of the devices that ranks sit on, in rank order, of one node: its GPUs, or its sockets if it has none."""
+        return self.gpus() or tuple(name for name, device in self.devices.items() if device.kind == "cpu")
+
     def hosts(self) -> tuple[str, ...]:
         """Names of the hosts (coherent systems) of one node, in file order."""
         return tuple(dict.fromkeys(device.host for device in self.devices.values() if device.kind == "cpu"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
@@ -30,10 +30,22 @@ class Inference:
     ] = None
     tensor_parallel: Annotated[int, Ge(1), Doc("GPUs that split each layer")] = 1
     pipeline_parallel: Annotated[int, Ge(1), Doc("GPUs that split the layers")] = 1
+    device: Annotated[
+        Literal["auto", "gpu", "cpu"],
+        Doc("cpu: no GPU takes part (one rank per socket); auto: cpu on machines without a GPU"),
+    ] = "auto"
     gpu_layers: Annotated[
         int | None,
         Ge(0),
         Doc("layers on the GPU; the CPU computes the rest where placement.weights puts it (llama.cpp); default all"),
+    ] = None
+    cpu_moe_layers: Annotated[
+        int,
+        Ge(0),
+        Doc("first layers with experts whose routed experts the CPU computes where placement.weights puts them (n-cpu-moe)"),
+    ] = 0
+    threads: Annotated[
+        int | None, Ge(1), Doc("cores that compute the CPU's part, per rank; default all of the socket that the rank has")
     ] = None
     reused_tokens: Annotated[int, Ge(0), Doc("prompt tokens whose KV is fetched from the KV tier instead of computed")] = 0
     reuse_tier: Annotated[str, Doc("tier that keeps the KV of the reused tokens; default where the KV cache lives")] = ""
@@ -42,3 +54,15 @@ class Inference:
         bool, Doc("weights in host memory lie in one page-locked buffer per layer, which takes the next power of two (PyTorch)")
     ] = False
     memory_utilisation: Annotated[Fraction, Gt(0), Le(1), Doc("share of GPU memory that the framework may use")] = 1.0
+
+    @property
+    def num_cpu_layers(self) -> int:
+        """Layers that the CPU computes whole."""
+        if self.device == "cpu":
+            return self.model.layers
+        return 0 if self.gpu_layers is None else max(0, self.model.layers - self.gpu_layers)
+
+    @property
+    def splits_weights(self) -> bool:
+        """Whether the CPU computes some of the model: then `placement.weights` says where that part lies."""
+        return self.device == "cpu" or self.gpu_layers is not None or self.cpu_moe_layers > 0

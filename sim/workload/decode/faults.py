@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sim.errors import Fault
+from sim.workload import shapes
 from sim.workload.frameworks.inference import INFERENCE_PROFILES, remedy
 from sim.workload.inference import Inference
 
@@ -22,6 +25,13 @@ def faults(inference: Inference) -> list[Fault]:
     if inference.gpu_layers is not None and inference.gpu_layers > shape.layers:
         what = f"gpu_layers {inference.gpu_layers} of a model with {shape.layers} layers"
         found.append(_fault("gpu_layers", what, "leave it out to compute all layers on the GPU"))
+    if inference.cpu_moe_layers > (mixtures := shapes.num_moe_layers(shape)):
+        what = f"cpu_moe_layers {inference.cpu_moe_layers} of a model with {mixtures} layers of experts"
+        found.append(
+            _fault("cpu_moe_layers", what, f"use at most {mixtures}" if mixtures else "leave it out: the model is dense")
+        )
+    if inference.device == "cpu":
+        found += _without_gpu(inference)
     if inference.pipeline_parallel > shape.layers:
         what = f"pipeline_parallel {inference.pipeline_parallel} of a model with {shape.layers} layers"
         found.append(_fault("pipeline_parallel", what, "use at most one stage per layer"))
@@ -29,6 +39,18 @@ def faults(inference: Inference) -> list[Fault]:
         what = f"tensor_parallel {inference.tensor_parallel} does not divide the {shape.heads} attention heads"
         found.append(_fault("tensor_parallel", what, "use a divisor; llama.cpp splits rows instead of heads"))
     return found
+
+
+def _without_gpu(inference: Inference) -> Iterator[Fault]:
+    """What asks for a GPU where none takes part."""
+    for name, is_asked in (
+        ("gpu_layers", bool(inference.gpu_layers)), ("cpu_moe_layers", bool(inference.cpu_moe_layers)),
+        ("pipeline_parallel", inference.pipeline_parallel > 1), ("is_managed", inference.is_managed),
+    ):  # fmt: skip
+        if is_asked:
+            yield _fault(name, "no GPU takes part (device cpu)", "leave it out, or take a machine with a GPU")
+    if inference.reuse_tier:
+        yield _fault("reuse_tier", "a CPU attends to reused KV where placement.kv_cache puts it", "leave reuse_tier out")
 
 
 def _fault(field: str, what: str, mend: str) -> Fault:

@@ -54,26 +54,26 @@ def sampled_tokens(output_length: int) -> tuple[int, ...]:
 
 
 def _resident(sizes: Sizes, homes: Mapping[TensorClass, str]) -> tuple[Residency, ...]:
-    """Static bytes per rank: its layers' weights and the KV cache at the last token."""
-    cpu_home = "dram" if homes.get(TensorClass.WEIGHTS, "gpu") == "gpu" else "home"
+    """Static bytes per rank: its layers' weights and the KV cache at the last token; those of the CPU's part apart."""
     inference, shape = sizes.inference, sizes.shape
+    cpu_home = "dram" if homes.get(TensorClass.WEIGHTS, "gpu") == "gpu" else "home"
     layers = shape.layers / inference.pipeline_parallel
-    on_cpu = 0.0 if inference.gpu_layers is None else (shape.layers - inference.gpu_layers) / shape.layers
+    on_cpu = inference.num_cpu_layers / shape.layers
     weights = layers * sizes.layer_bytes + sizes.head_bytes
+    experts = layers * sizes.routed_bytes * sizes.num_expert_layers_on_cpu / shape.layers * (1 - on_cpu)
     context = inference.prompt_length + inference.output_length
     cache = layers * sizes.sequences * context * sizes.kv_bytes_per_token
-    rows = [
+    kind, kept = TensorClass.WEIGHTS, TensorClass.KV_CACHE
+    cached_by_cpu = "home" if kept in homes and homes[kept] != "gpu" else "dram"
+    rows = (
         Residency(
-            tensor_class=TensorClass.WEIGHTS,
-            size_bytes=weights * (1 - on_cpu),
-            tier="home" if inference.gpu_layers is None else "gpu",
+            tensor_class=kind, size_bytes=weights * (1 - on_cpu) - experts, tier="gpu" if inference.splits_weights else "home"
         ),
-        Residency(tensor_class=TensorClass.KV_CACHE, size_bytes=cache * (1 - on_cpu)),
-    ]
-    if on_cpu:
-        rows.append(Residency(tensor_class=TensorClass.WEIGHTS, size_bytes=weights * on_cpu, tier=cpu_home))
-        rows.append(Residency(tensor_class=TensorClass.KV_CACHE, size_bytes=cache * on_cpu, tier="dram"))
-    return tuple(rows)
+        Residency(tensor_class=kept, size_bytes=cache * (1 - on_cpu)),
+        Residency(tensor_class=kind, size_bytes=weights * on_cpu + experts, tier=cpu_home),
+        Residency(tensor_class=kept, size_bytes=cache * on_cpu, tier=cached_by_cpu),
+    )
+    return tuple(row for row in rows if row.size_bytes > 0)
 
 
 def _model_flops(sizes: Sizes) -> float:

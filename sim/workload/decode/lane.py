@@ -6,21 +6,14 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
-from sim.held_out import is_held_out
 from sim.records import Category, Kind, StepOperation, TensorClass
+from sim.workload.decode.cpu import CpuLayers
 from sim.workload.decode.layer import LayerKernels
 from sim.workload.decode.sizes import Sizes
 from sim.workload.frameworks.inference import inference_profile
 
-#: above this many tokens a pass computes CPU-resident layers on the GPU, copying their weights (llama.cpp, batch > 32)
-_COPY_TO_GPU_TOKENS = 32
 #: chunks of a prompt that are written one by one, so that pipeline stages overlap; more are written together
 _MAX_CHUNKS = 16
-#: FLOP/s of one core on the attention of a prompt (assumed, +-50 %: the slope of 75 ms per layer and 1024 tokens of llama.cpp
-#: pull request 6083, less the weights' copy, on a desktop of 24 cores)
-CPU_ATTENTION_FLOPS_PER_CORE_S = 15e9
-#: without that measurement: half of 16 FLOP per cycle at 2 GHz
-_CPU_ATTENTION_PRIOR = 16e9
 _CATEGORY: dict[str, Category] = {
     "compute": "compute", "cpu": "compute", "h2d": "transfer", "d2h": "transfer", "collective": "collective",
     "p2p": "collective", "storage": "storage",
@@ -34,10 +27,10 @@ class Lane:
         self.sizes, self.inference = sizes, sizes.inference
         self.profile = inference_profile(self.inference.framework)
         self.kernels = LayerKernels(sizes, self.profile)
-        gpu_layers = self.inference.gpu_layers
+        self.cpu = CpuLayers(sizes, self.profile, self._add)
         placed = homes.get(TensorClass.WEIGHTS, "gpu")
-        self.cpu_home = "" if placed == "gpu" else placed  # of the CPU's layers; "" = host memory, as nothing says more
-        self.weights_home = placed if gpu_layers is None else "gpu"  # those layers are there
+        self.cpu_home = "" if placed == "gpu" else placed  # of the CPU's part; "" = host memory, as nothing says more
+        self.weights_home = "gpu" if self.inference.splits_weights else placed  # of the GPU's part
         self.cache_home = homes.get(TensorClass.KV_CACHE, "gpu")
         asked = self.inference.is_prefetched
         default = self.profile.prefetch_layers
@@ -47,7 +40,7 @@ class Lane:
             self.ahead = 0  # a page is asked for when a kernel touches it
         pipeline = self.inference.pipeline_parallel
         self.stages = [f"s{stage}" for stage in range(pipeline)] if pipeline > 1 else ["rank"]
-        self.num_cpu_layers = 0 if gpu_layers is None else sizes.shape.layers - gpu_layers
+        self.num_cpu_layers = self.inference.num_cpu_layers
         self.operations: list[StepOperation] = []
         self._next: dict[str, int] = {}
         self._history: list[str] = []  # compute of each layer, in order, over all passes
@@ -90,31 +83,38 @@ class Lane:
         tokens = queries * sizes.sequences
         in_pass = tokens / max(1, num_passes)
         is_cpu = layer < self.num_cpu_layers
-        is_copied = is_cpu and in_pass > _COPY_TO_GPU_TOKENS
+        limit = self.profile.cpu_batch_tokens
+        is_large = bool(limit) and in_pass > limit and self.inference.device != "cpu"  # too much for the CPU: copied to the GPU
+        is_copied = is_cpu and is_large
+        has_cpu_experts = not is_cpu and layer < sizes.num_expert_layers_on_cpu
         read = sizes.layer_bytes * sizes.read_share(in_pass)
         window = (self._history[: -self.ahead] if self.ahead else self._history)[-1:]
         waits = [self._last, *self._weights(stage, layer, read, num_passes, is_copied, window, mark)]
         if is_copied:
-            waits.append(self._prompt_on_cpu(stage, layer, queries, context, waits, mark))
+            waits.append(self.cpu.attention(stage, layer, queries, context, waits, mark))
+        if has_cpu_experts and is_large:
+            waits += self._fetch_experts(stage, layer, in_pass, num_passes, mark)
         attended, on_cpu = self._attend(stage, layer, context, queries, is_cpu, window, mark)
         waits += attended
         if is_cpu and not is_copied:
-            cache = sizes.sequences * context * sizes.kv_bytes_per_token
-            done = self._add(
-                stage, "cpu", Kind.HOST_UPDATE, f"layer {layer}", waits, num_elements=read + cache, bytes_per_element=1.0,
-                tensor_class=TensorClass.WEIGHTS, layer=layer, **mark,
-            )  # fmt: skip
+            done = self.cpu.layer(stage, layer, queries, context, read, num_passes, waits, mark)
         else:
+            is_split = has_cpu_experts and not is_large
+            if is_split:
+                read -= sizes.routed_bytes * sizes.touched_share(in_pass)
+            flops = sizes.layer_flops_per_token - (sizes.routed_flops_per_token if is_split else 0.0)
             kernels = (
-                self.kernels.prefill(read, num_passes, queries, 0.0 if is_cpu else context)
+                self.kernels.prefill(read, num_passes, queries, 0.0 if is_cpu else context, flops)
                 if num_passes
-                else self.kernels.decode(read, 0.0 if on_cpu else context)
+                else self.kernels.decode(read, 0.0 if on_cpu else context, flops)
             )
             done = self._add(
                 stage, "compute", Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer,
                 dispatch_s=0.0 if num_passes else self.profile.dispatch_layer_s, fixed_s=self._split_s() * max(1, num_passes),
                 **mark,
             )  # fmt: skip
+            if is_split:
+                done = self._experts_on_cpu(stage, layer, tokens, num_passes, done, mark)
         self._history.append(done)
         self._last = done
         self._join(stage, layer, tokens, bool(num_passes), mark)
@@ -128,15 +128,7 @@ class Lane:
         """What a layer's compute waits for until its weights are where they are needed."""
         size, kind = read * max(1, num_passes), TensorClass.WEIGHTS
         if layer < self.num_cpu_layers:
-            turn = self._history[-1:]  # a mapped file and a copy of it: not before it is the layer's turn
-            found = [self._read(stage, "read weights", size, kind, turn, layer, mark)] if self.cpu_home == "storage" else []
-            if is_copied:
-                source = "home:weights" if self.cpu_home == "host" else "dram"
-                after = [*turn, *found]
-                found = [
-                    self._move(stage, "h2d", "fetch weights", size, source, "gpu", after, layer, mark, kind, is_mapped=True)
-                ]
-            return found
+            return self._from_file(stage, "weights", size, layer, mark, is_copied=is_copied)
         if self.weights_home == "gpu":
             return []
         is_serial = self.profile.is_decode_serial and not num_passes and self.weights_home == "host"
@@ -145,6 +137,36 @@ class Lane:
         if is_serial:
             self._last = fetched
         return [fetched]
+
+    def _from_file(
+        self, stage: str, name: str, size: float, layer: int, mark: Mapping[str, Any], *, is_copied: bool
+    ) -> list[str]:
+        """The CPU's part of a layer, read from its drive if it lies on one, then copied to the GPU if that computes it."""
+        turn = self._history[-1:]  # a mapped file and a copy of it: not before it is the layer's turn
+        kind = TensorClass.WEIGHTS
+        found = [self._read(stage, f"read {name}", size, kind, turn, layer, mark)] if self.cpu_home == "storage" else []
+        if is_copied:
+            source = "home:weights" if self.cpu_home == "host" else "dram"
+            after = [*turn, *found]
+            found = [self._move(stage, "h2d", f"fetch {name}", size, source, "gpu", after, layer, mark, kind, is_mapped=True)]
+        return found
+
+    def _fetch_experts(self, stage: str, layer: int, in_pass: float, num_passes: int, mark: Mapping[str, Any]) -> list[str]:
+        """The experts that large passes draw come to the GPU."""
+        size = self.sizes.routed_bytes * self.sizes.touched_share(in_pass) * max(1, num_passes)
+        return self._from_file(stage, "experts", size, layer, mark, is_copied=True)
+
+    def _experts_on_cpu(
+        self, stage: str, layer: int, tokens: float, num_passes: int, after: str, mark: Mapping[str, Any]
+    ) -> str:
+        """Hidden states to the host, its experts, their sums back."""
+        sizes, kind = self.sizes, TensorClass.ACTIVATIONS
+        size = 4.0 * tokens * sizes.shape.hidden
+        read = sizes.routed_bytes * sizes.touched_share(tokens / max(1, num_passes)) * max(1, num_passes)
+        staged = self._from_file(stage, "experts", read, layer, mark, is_copied=False)
+        sent = self._move(stage, "d2h", "hidden states", size, "gpu", "dram", [after], layer, mark, kind)
+        done = self.cpu.experts(stage, layer, tokens, num_passes, [sent, *staged], mark)
+        return self._move(stage, "h2d", "expert sums", size, "dram", "gpu", [done], layer, mark, kind)
 
     def _attend(
         self, stage: str, layer: int, context: float, queries: float, is_cpu: bool, window: list[str], mark: Mapping[str, Any]
@@ -180,17 +202,6 @@ class Lane:
         )  # fmt: skip
         return self._move(stage, "h2d", "values", size, "dram", "gpu", [done], layer, mark, kind)
 
-    def _prompt_on_cpu(
-        self, stage: str, layer: int, queries: float, context: float, after: list[str], mark: Mapping[str, Any]
-    ) -> str:
-        """Attention of a prompt in a layer whose cache is the CPU's: all scores, masked ones too; nothing runs beside it."""
-        flops = self.sizes.sequences * self.sizes.attention_flops(queries, context)
-        rate = _CPU_ATTENTION_PRIOR if is_held_out(("llamacpp-pr-6083",)) else CPU_ATTENTION_FLOPS_PER_CORE_S
-        return self._add(
-            stage, "cpu", Kind.HOST_WORK, "attention", after, core_s=flops / rate, layer=layer,
-            **mark,
-        )  # fmt: skip
-
     def _split_s(self) -> float:
         """Seconds per layer and pass in which the host joins the parts of a layer that GPUs split by rows."""
         ranks = self.inference.tensor_parallel
@@ -225,10 +236,7 @@ class Lane:
     def _head(self, stage: str, mark: Mapping[str, Any]) -> None:
         sizes = self.sizes
         if self.num_cpu_layers == sizes.shape.layers:
-            self._last = self._add(
-                self.stages[0], "cpu", Kind.HOST_UPDATE, "logits", [self._last], num_elements=sizes.head_bytes,
-                bytes_per_element=1.0, **mark,
-            )  # fmt: skip
+            self._last = self.cpu.head(self.stages[0], [self._last], mark)
             return
         self._last = self._add(stage, "compute", Kind.COMPUTE, "logits", [self._last], kernels=(self.kernels.head(),), **mark)
 

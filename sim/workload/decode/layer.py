@@ -21,26 +21,28 @@ class LayerKernels:
             self.variant += "-block"
         self.stream = self.variant or self._unpacking()
 
-    def decode(self, read_bytes: float, context: float) -> tuple[Kernel, ...]:
-        """One token of every sequence over `context` tokens of cache (0 = attended elsewhere)."""
+    def decode(self, read_bytes: float, context: float, flops_per_token: float) -> tuple[Kernel, ...]:
+        """One token of every sequence over `context` tokens of cache (0 = attended elsewhere); FLOPs of its matrices."""
         sizes, sequences = self.sizes, self.sizes.sequences
         cache, unpacked = self._cache(context)
         kernel = Kernel(
-            kind="gemv", flops=sequences * (sizes.layer_flops_per_token + sizes.attention_flops(1.0, context)),
+            kind="gemv", flops=sequences * (flops_per_token + sizes.attention_flops(1.0, context)),
             read_bytes=read_bytes * self.inference.num_batches + cache, write_bytes=2.0 * sequences * sizes.shape.hidden,
             dtype=self.dtype, variant=self.stream, name="layer",
         )  # fmt: skip
         return (kernel, *self._dequantise(read_bytes, unpacked))
 
-    def prefill(self, read_bytes: float, num_passes: int, queries: float, context: float) -> tuple[Kernel, ...]:
+    def prefill(
+        self, read_bytes: float, num_passes: int, queries: float, context: float, flops_per_token: float
+    ) -> tuple[Kernel, ...]:
         """`queries` tokens of every sequence, the last of `context` (0 = attended elsewhere), in `num_passes` passes."""
         sizes, sequences = self.sizes, self.sizes.sequences
         tokens, hidden = queries * sequences, sizes.shape.hidden
         out = 2.0 * tokens * hidden
         gemm = Kernel(
-            kind="gemm", flops=tokens * sizes.layer_flops_per_token / num_passes,
+            kind="gemm", flops=tokens * flops_per_token / num_passes,
             read_bytes=read_bytes * self.inference.num_batches, write_bytes=2 * out / num_passes, m=round(tokens / num_passes),
-            n=max(1, round(sizes.layer_flops_per_token / (2.0 * hidden))), k=hidden, dtype=self.dtype, variant=self.variant,
+            n=max(1, round(flops_per_token / (2.0 * hidden))), k=hidden, dtype=self.dtype, variant=self.variant,
             count=num_passes, name="linear",
         )  # fmt: skip
         if not context:

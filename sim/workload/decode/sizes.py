@@ -53,12 +53,29 @@ class Sizes:
 
         With k of E experts per token drawn evenly, a pass touches E * (1 - (1 - k/E)^tokens) of them in the mean.
         """
-        shape, count = self.shape, self.count
-        if not shape.experts:
-            return 1.0
-        distinct = shape.experts * (1.0 - float((1.0 - shape.experts_per_token / shape.experts) ** tokens))
-        routed = count.expert * count.experts * count.moe_layers
-        return 1.0 - routed / count.layers * (1.0 - distinct / shape.experts)
+        return 1.0 - self.count.routed / self.count.layers * (1.0 - self.touched_share(tokens))
+
+    def touched_share(self, tokens: float) -> float:
+        """Share of a layer's routed experts that `tokens` tokens draw."""
+        shape = self.shape
+        return 1.0 - float((1.0 - shape.experts_per_token / shape.experts) ** tokens) if shape.experts else 1.0
+
+    @cached_property
+    def routed_bytes(self) -> float:
+        """Stored bytes of all routed experts of an average layer on one rank."""
+        return self.count.routed / self.shape.layers * self.weight_bytes / self.inference.tensor_parallel
+
+    @cached_property
+    def routed_flops_per_token(self) -> float:
+        """Matrix FLOPs per token of the experts that it visits in an average layer, on one rank."""
+        visited = self.shape.experts_per_token * self.count.expert * self.count.moe_layers
+        return 2.0 * visited / self.shape.layers / self.inference.tensor_parallel
+
+    @cached_property
+    def num_expert_layers_on_cpu(self) -> int:
+        """Average layers that stand for the mixture layers whose experts the CPU computes."""
+        asked = self.inference.cpu_moe_layers
+        return round(asked * self.shape.layers / self.count.moe_layers) if asked else 0
 
     @cached_property
     def layer_flops_per_token(self) -> float:
@@ -92,5 +109,11 @@ class Sizes:
         return elements * KV_BYTES[self.inference.kv_cache]
 
     def attention_flops(self, queries: float, context: float) -> float:
-        """Score and value FLOPs of one sequence in one layer on one rank: `queries` rows over `context` keys."""
-        return 4.0 * queries * context * shapes.query_width(self.shape) / self.inference.tensor_parallel
+        """Score and value FLOPs of one sequence in one layer on one rank: `queries` rows over `context` keys.
+
+        A single query of latent attention works on the compressed keys and values themselves.
+        """
+        shape, width = self.shape, 2.0 * shapes.query_width(self.shape)
+        if shape.attention_type == "mla" and queries == 1:
+            width = float(shape.heads * (2 * shape.kv_lora_rank + shape.qk_rope_head_dim))
+        return 2.0 * queries * context * width / self.inference.tensor_parallel

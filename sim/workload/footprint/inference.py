@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sim.records import TensorClass
 from sim.workload.footprint.counts import is_moe_layer
@@ -57,12 +58,13 @@ def inference_footprint(
     """Terms of one GPU of the job; a share of the weights on a slower tier streams through two layer buffers."""
     ranks = inference.tensor_parallel * inference.pipeline_parallel
     shape = inference.model
-    on_gpu = 1.0 if inference.gpu_layers is None else min(inference.gpu_layers, shape.layers) / shape.layers
+    on_gpu = 1.0 - inference.num_cpu_layers / shape.layers
     weights = dict(homes.get(TensorClass.WEIGHTS, {"gpu": 1.0}))
-    if inference.gpu_layers is not None:  # the others are computed on the CPU, where the placement puts them
+    if inference.splits_weights:  # the others are computed on the CPU, where the placement puts them
         elsewhere = {tier: share for tier, share in weights.items() if tier != "gpu"} or {"dram": 1.0}
         whole = sum(elsewhere.values())
-        weights = {"gpu": on_gpu} | {tier: (1.0 - on_gpu) * share / whole for tier, share in elsewhere.items()}
+        kept = on_gpu * (1.0 - _cpu_expert_share(inference))
+        weights = {"gpu": kept} | {tier: (1.0 - kept) * share / whole for tier, share in elsewhere.items()}
     cache = homes.get(TensorClass.KV_CACHE, {"gpu": on_gpu} | ({"dram": 1.0 - on_gpu} if on_gpu < 1 else {}))
     terms = [
         Term(name="weights", tensor_class=TensorClass.WEIGHTS, tier=tier, moments=INFERENCE_MOMENTS,
@@ -80,8 +82,7 @@ def inference_footprint(
             Term(name="KV cache kept for reuse", tensor_class=TensorClass.KV_CACHE, tier=inference.reuse_tier,
                  moments=INFERENCE_MOMENTS, size_bytes=kept / ranks)
         )  # fmt: skip
-    streamed = 1.0 - weights.get("gpu", 0.0) - (1.0 - on_gpu)
-    if streamed > 1e-9:
+    if weights.get("gpu", 0.0) < 1.0 - 1e-9 and not inference.splits_weights:
         layer = max(_layer_bytes(inference, layer) for layer in (0, shape.layers - 1)) / inference.tensor_parallel
         terms.append(_gpu("buffers of streamed layers", TensorClass.BUFFERS, 2 * layer))
     for moment, rows in (("prefill", inference.prompt_length * inference.batch_size), ("decode", inference.batch_size)):
@@ -101,16 +102,26 @@ def inference_footprint(
         Term(name="system and services", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=reserved_bytes,
              moments=INFERENCE_MOMENTS, per="host")
     )  # fmt: skip
+    if inference.device == "cpu":
+        terms = [replace(term, tier="dram") if term.tier == "gpu" else term for term in terms]
     return Footprint(
         terms=tuple(term for term in terms if term.size_bytes > 0),
         ranks_per_host=min(ranks_per_host or ranks, ranks),
-        context_bytes=CONTEXT_BYTES,
+        context_bytes=0.0 if inference.device == "cpu" else CONTEXT_BYTES,
         moments=INFERENCE_MOMENTS,
     )
 
 
 def _gpu(name: str, kind: TensorClass, size: float, moments: tuple[str, ...] = PASSES) -> Term:
     return Term(name=name, tensor_class=kind, tier="gpu", size_bytes=size, moments=moments)
+
+
+def _cpu_expert_share(inference: Inference) -> float:
+    """Share of all weights that are experts which the CPU computes."""
+    if not inference.cpu_moe_layers:
+        return 0.0
+    count = parameters(inference.model)
+    return count.routed / count.total * inference.cpu_moe_layers / count.moe_layers
 
 
 def _layer_bytes(inference: Inference, layer: int) -> float:

@@ -31,6 +31,11 @@ class InferenceProfile:
     is_decode_serial: bool = False  # copies from host memory during a decode do not run beside the compute
     attention_traffic: float = 1.0  # GPU bytes moved per byte of cache by decode attention on the GPU
     dequantise_traffic: float = 0.0  # GPU bytes moved per element to turn 4-bit storage into 16 bits ahead of the kernels
+    is_cpu_backend: bool = False  # the CPU computes layers whose weights lie in host memory; else they stream to the GPU
+    cpu_batch_tokens: int = (
+        32  # up to so many tokens per pass it does, larger passes copy the weights to the GPU; 0 = any number
+    )
+    handover_s: float = 0.0  # per layer that GPU and CPU share: both ways, with their synchronisation
     is_direct_storage: bool = False  # storage to GPU memory without a bounce through host memory
     #: field -> tables of measurements ("publication" or "publication/table") that it was fitted on
     fitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -58,7 +63,15 @@ INFERENCE_PROFILES = {
             "512 tokens (n_ubatch); a layer split by rows (tensor_parallel) is joined by the host: fit over 27 cells of 2 to 6 "
             "GPUs, GPU-Benchmarks-on-LLM-Inference at 00dd2bd",
             gemm_variant="ggml", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
+            is_cpu_backend=True, handover_s=0.1e-3,
             fitted={"split_layer_s": ("gpu-benchmarks-llm",)},
+        ),
+        InferenceProfile(
+            name="ktransformers",
+            source="KTransformers: routed experts on the CPU whatever the batch (DeepSeek-R1/V3 tutorial at 034a116), the "
+            "rest on the GPU as one graph; prompts in chunks of 8192 tokens",
+            gemm_variant="ggml", is_native=False, prefill_tokens=8192, is_cpu_backend=True, cpu_batch_tokens=0,
+            handover_s=0.1e-3,
         ),
         InferenceProfile(name="vllm", source="vLLM: prompts in chunks of 8192 tokens (max_num_batched_tokens), CUDA graphs",
                          prefill_tokens=8192, is_fused_join=True),
