@@ -8,9 +8,9 @@ from sim.topology.machine import Machine
 
 def role_notes(placement: Placement, machine: Machine) -> tuple[str, ...]:
     """One sentence for each role of the placement that stands for several cards, or for one of several."""
-    if not machine.gpus():
+    if not machine.seats():
         return ()
-    gpu, notes = machine.gpus()[0], []
+    gpu, notes = machine.seats()[0], []
     for role in dict.fromkeys(tier for entry in placement.entries for tier in entry.shares if tier not in machine.tiers):
         parts = machine.members(role, gpu)
         kind = machine.tiers[next(iter(parts))].kind
