@@ -199,7 +199,8 @@ class Demands:
             return self._collective(op, rank, device)
         if op.kind == Kind.HOST_UPDATE:
             traffic = self.routes.update_traffic(op, device)
-            cores = op.num_cores or self._cores_share(device)
+            sockets = self.routes.num_sockets(device) if op.is_spread else 1
+            cores = op.num_cores / sockets or self._cores_share(device)
             return op.num_elements * op.bytes_per_element, self.routes.host(
                 traffic, device, op.write_share, cores, is_spread=op.is_spread
             )

@@ -85,7 +85,8 @@ class Routes:
     ) -> Flow:
         """Loads and stores of a rank's CPU threads; `traffic` = bytes per byte of work on each tier.
 
-        Spread threads and pages lie evenly on all sockets of the host, `num_cores` threads on each.
+        Spread threads and pages lie evenly on all sockets of the host, `num_cores` threads on each (less than one where
+        fewer threads than sockets run).
         """
         home = self.machine.host_of(device)
         cpus, cores = self._sockets(home) if is_spread else (home,), max(1, round(num_cores))
@@ -100,7 +101,7 @@ class Routes:
         flow = _combined(parts, write_share)
         uses, window_bytes = flow.uses, flow.window_bytes
         # the same threads drive all tiers: what they can move and keep in flight is split among the tiers, not theirs for each
-        rate_cap = min((route.rate_cap_bytes_per_s for route, _ in parts), default=INFINITY) * len(cpus)
+        rate_cap = min((route.rate_cap_bytes_per_s for route, _ in parts), default=INFINITY) * len(cpus) * min(1.0, num_cores)
         if len(cpus) == 1 and len(parts) > 1:
             window_bytes = self._window(parts, uses)
         if rate_cap < INFINITY:
@@ -117,6 +118,10 @@ class Routes:
         added_s = sum(min(cost, 1.0) * law.idle_latency_s for law, cost in laws if law is not None)
         own = max(route.own_window_bytes for route, _ in parts)
         return own * added_s / idle_s if idle_s > 0.0 else 0.0
+
+    def num_sockets(self, device: str) -> int:
+        """Sockets of the device's host."""
+        return len(self._sockets(self.machine.host_of(device)))
 
     def _sockets(self, home: str) -> tuple[str, ...]:
         host = self.machine.devices[home].host

@@ -127,8 +127,9 @@ def test_fewer_cores_slow_the_cpu_update_and_more_than_the_bus_needs_do_not_help
 
 
 def test_host_work_of_unbound_ranks_is_slower_and_the_scenario_overrides_the_framework():
-    def amounts(framework, bound, stage=3):
+    def amounts(framework, bound, stage=3, implementation="auto"):
         job = {"framework": framework, "parallelism": {"data": 4, "zero_stage": stage}, "gradient_accumulation": 1}
+        job["optimizer"] = {"implementation": implementation}
         offload = {} if bound is None else {"cores_bound": bound}
         _, _, program = _replayed({"optimizer_states": "dram", "gradients": "dram"}, **job, offload=offload)
         updated = sum(op.work for op in program.operations if op.name == "cpu adamw")
@@ -138,8 +139,22 @@ def test_host_work_of_unbound_ranks_is_slower_and_the_scenario_overrides_the_fra
     assert amounts("deepspeed-zero", False) == pytest.approx(44 / 0.61, rel=0.01)
     assert amounts("deepspeed-zero", None) == amounts("deepspeed-zero", False)
     assert amounts("deepspeed-zero", True, stage=2) == pytest.approx(30, rel=0.01)
-    assert amounts("pytorch", None) == pytest.approx(28, rel=0.01)
+    assert amounts("auto", None) == pytest.approx(28, rel=0.01)
+    assert amounts("pytorch", None) == pytest.approx(96, rel=0.01)  # torch's optimizer: a pass per operation
+    assert amounts("pytorch", None, implementation="fused") == pytest.approx(28, rel=0.01)
+    assert amounts("torchtune", None, implementation="fused") == pytest.approx(14, rel=0.01)  # all in 16 bits
     assert amounts("torchao", None) == pytest.approx(14, rel=0.01)
+
+
+def test_torchrun_starts_each_of_several_processes_with_one_thread():
+    def caps(ranks, **offload):
+        job = {"framework": "fsdp", "parallelism": {"data": ranks, "zero_stage": 3}, "gradient_accumulation": 1}
+        _, _, program = _replayed({"optimizer_states": "dram", "gradients": "dram"}, **job, offload=offload)
+        return next(op.rate_cap for op in program.operations if op.name == "cpu adamw")
+
+    assert caps(4) == pytest.approx(caps(4, cores_per_rank=1))
+    assert caps(4, cores_per_rank=8) > 2 * caps(4)
+    assert caps(1) > 2 * caps(4)
 
 
 def test_unbound_updates_use_the_memory_of_both_sockets():

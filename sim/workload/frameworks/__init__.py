@@ -76,6 +76,8 @@ class Profile:
     update_bytes_per_element: float = 28.0  # CPU optimizer: host traffic, read and write
     fused_update_bytes_per_element: float = 0.0  # the same below ZeRO 3, where differently; its copies then overlap
     update_write_share: float = 0.43
+    is_updated_by_torch: bool = False  # the CPU optimizer is torch's: one pass per operation unless it is asked to fuse
+    threads_per_rank: int = 0  # of the host where several processes run (OMP_NUM_THREADS); 0 = the rank's share of the cores
     binds_cores: bool = True  # host threads stay near their memory; `offload.cores_bound` overrides it
     gpu_update_bytes_per_element: float = 30.0
     #: field -> tables of measurements ("publication" or "publication/table") that it was fitted on
@@ -143,7 +145,15 @@ _MEGATRON = Profile(
     overlap_parameter_gather=True,
 )
 _FSDP = Profile(
-    name="fsdp", source="PyTorch FSDP", elementwise_traffic=1.5, stage2_gathers_each=True, collective_compute_share=0.4
+    name="fsdp",
+    source="PyTorch FSDP: offloaded gradients leave by non-blocking copies (_runtime_utils.py), torch's optimizer updates them "
+    "on the CPU, and torchrun and accelerate start each of several processes with one thread (distributed/run.py)",
+    elementwise_traffic=1.5,
+    stage2_gathers_each=True,
+    collective_compute_share=0.4,
+    overlap_gradient_copy=True,
+    is_updated_by_torch=True,
+    threads_per_rank=1,
 )
 
 _MEGATRON_DEEPSPEED = replace(
@@ -182,6 +192,7 @@ _LLM_FOUNDRY = replace(
     _FSDP,
     name="llm-foundry",
     source="MosaicML llm-foundry with Composer: PyTorch FSDP, Triton FlashAttention 1",
+    threads_per_rank=0,  # Composer's launcher leaves OMP_NUM_THREADS alone
     attention_version="flash1",
 )
 
@@ -226,10 +237,21 @@ PROFILES: dict[str, Profile] = {
             source="torchao CPUOffloadOptimizer: fused Adam in the parameters' own 16 bits, no master "
             "weights; each parameter is updated as its gradient arrives and copied back",
             attention_version="flash2",
+            overlap_gradient_copy=False,
+            is_updated_by_torch=False,
+            threads_per_rank=0,
             update_bytes_per_element=14.0,
             overlap_update=True,
         ),
-        replace(_FSDP, name="auto", source="generic: PyTorch eager with sharding as asked", attention_version="flash2"),
+        replace(
+            _FSDP,
+            name="auto",
+            source="generic: PyTorch eager with sharding as asked, a fused CPU optimizer",
+            attention_version="flash2",
+            overlap_gradient_copy=False,
+            is_updated_by_torch=False,
+            threads_per_rank=0,
+        ),
     )
 }
 

@@ -79,7 +79,8 @@ class Gradients:
     def _away_bytes(self, dense: float, routed: float) -> float:
         """Bytes of weights that this rank fetches from their home: its shard, quantised if frozen so."""
         plan, shards = self.plan, self.plan.shards if self.plan.zero_stage == 3 else 1
-        return (dense / shards + routed / min(shards, plan.expert_replicas)) * self.builder.stored_weight_bytes
+        each = plan.kept_bytes if plan.kept_bytes > plan.weight_bytes else self.builder.stored_weight_bytes
+        return (dense / shards + routed / min(shards, plan.expert_replicas)) * each
 
     def _gathered(self, lane: Lane, dense: float, routed: float, after: list[str | None], mark: dict[str, Any]) -> str | None:
         plan, last = self.plan, None
@@ -173,7 +174,7 @@ class Gradients:
         plan, profile = self.plan, self.plan.profile
         is_last = turn.micro_batch == plan.num_micro_batches - 1
         fields = {"tensor_class": TensorClass.GRADIENTS, "is_pinned": self.is_pinned, "rate_share": profile.copy_share} | mark
-        size = share * plan.weight_bytes
+        size = share * plan.kept_bytes
         after = [reduced]
         if turn.micro_batch > 0:  # accumulated on the GPU: the partial sums come back first
             name = "fetch partial gradients"

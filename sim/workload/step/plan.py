@@ -11,6 +11,7 @@ from sim.laws.cpu import UNBOUND_SHARE
 from sim.records import Dtype, TensorClass
 from sim.workload import shapes
 from sim.workload.consistency import faults_of
+from sim.workload.footprint.behaviour import behaviour
 from sim.workload.footprint.counts import RankParameters, adapter_targets, chunk_layers, is_moe_layer, rank_parameters
 from sim.workload.frameworks import Profile
 from sim.workload.shape import ModelShape
@@ -116,6 +117,22 @@ class Plan:
     def weight_bytes(self) -> float:
         """Bytes of one weight as computed with."""
         return 4.0 if self.training.precision == "fp32" else 2.0
+
+    @cached_property
+    def kept_bytes(self) -> float:
+        """Bytes of one weight, and of its gradient, as a rank keeps them: fp32 under autocast."""
+        return 4.0 if self.scheme == "autocast" and not self.is_frozen else self.weight_bytes
+
+    @property
+    def scheme(self) -> str:
+        """Which copies of the weights exist: "mixed", "autocast" or "pure" (footprint/behaviour.py)."""
+        return behaviour(self.training).scheme
+
+    @property
+    def threads(self) -> int:
+        """Host threads of a rank; 0 = its share of the cores."""
+        asked = self.training.offload.cores_per_rank
+        return asked or (self.profile.threads_per_rank if self.world > 1 else 0)
 
     @property
     def is_bound(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from sim.laws.cpu import IMPLEMENTATIONS
 from sim.records import Kind, TensorClass
 from sim.workload.footprint.counts import stage_layers
 from sim.workload.footprint.states import STATE_BYTES_8BIT
@@ -107,7 +108,7 @@ class Update:
 
     def _on_cpu(self, lane: Lane, elements: float, after: list[str], layer: int) -> str:
         plan, profile = self.plan, self.plan.profile
-        each = profile.fused_update_bytes_per_element if self._is_fused else profile.update_bytes_per_element
+        traffic, temporary = self._update_traffic
         return self.builder.add(
             lane.name,
             f"{self.late}cpu",
@@ -116,13 +117,26 @@ class Update:
             after=after,
             phase="update",
             num_elements=elements,
-            bytes_per_element=each * plan.host_slowdown,
+            bytes_per_element=traffic * plan.host_slowdown,
             write_share=profile.update_write_share,
-            num_cores=plan.training.offload.cores_per_rank or 0,
+            num_cores=plan.threads,
+            mapped_bytes=elements * temporary,
             is_spread=not plan.is_bound,
             tensor_class=TensorClass.OPTIMIZER_STATES,
             layer=layer,
         )
+
+    @property
+    def _update_traffic(self) -> tuple[float, float]:
+        """Bytes that the CPU optimizer moves per parameter, and bytes of temporaries that it maps anew."""
+        plan, profile = self.plan, self.plan.profile
+        if self._is_fused:
+            return profile.fused_update_bytes_per_element, 0.0
+        if not profile.is_updated_by_torch:
+            return profile.update_bytes_per_element, 0.0
+        kernel = IMPLEMENTATIONS["simd" if plan.training.optimizer.implementation == "fused" else "torch"]
+        scale = plan.weight_bytes / 4.0 if plan.scheme == "pure" else 1.0
+        return kernel.size_bytes * scale, kernel.temporary_bytes * scale
 
     def _returned(self, lane: Lane, elements: float, updated: str, *, is_overlapped: bool) -> str:
         """The new weights back where the next step looks for them."""
