@@ -83,3 +83,17 @@ def test_swapping_is_worse_than_spilling_and_one_tier_of_room_makes_both_alike()
         assert lru > refault > spill
         assert not points[size, "fails"].fits
     assert len({round(points[sizes[-1], kind].summary.step_time_s, 9) for kind in (*kinds, "fails")}) == 1
+
+
+def test_readers_pay_for_a_snoop_filter_below_what_their_caches_hold_and_not_above():
+    sizes = {str(p.parameters["topology.pool0.snoop_filter"]): p for p in load_scenario("tiers/snoop-filter").expand()}
+    times = {size: run(point, with_penalty=False).summary.step_time_s for size, point in sizes.items()}
+    assert times["1.25 GiB"] == pytest.approx(times["4 GiB"], rel=1e-9)
+    assert times["1.2 GiB"] > 1.2 * times["1.25 GiB"]
+    assert times["1.2 GiB"] <= times["1 GiB"] <= times["64 MiB"] < 1.02 * times["1.2 GiB"]
+
+
+def test_a_movable_expander_does_not_help_a_job_that_locks_its_pages():
+    points = {str(p.parameters["expander"]): run(p, with_penalty=False) for p in load_scenario("tiers/movable-zone").expand()}
+    assert [point.fits for point in points.values()] == [False, True, True]
+    assert points["online as movable memory"].reason.count("ZONE_MOVABLE") == 1
