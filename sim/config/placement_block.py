@@ -6,6 +6,7 @@ gradients: {policy: by_layer, shares: {dram: 50%, cxl0: 50%}}
 activations: {layers: 0-19, dram: 100%}             # the other layers stay on the GPU
 kv_cache: {policy: weighted_interleave, weights: {dram: 3, cxl0: 1}}
 optimizer_states: {dram: rest, cxl0: 20%}           # what the others leave: a sweep or search can vary one share
+weights: {dram: 25%, cxl0: 75%, skew: 0.8, granule: 8 MiB, hint: right}   # uneven accesses: the hottest experts in DRAM
 weights: {pool0: 100%, shared: 40%}                 # that part is there once for all jobs that share it
 weights: [{layers: 0-9, gpu: 100%}, {layers: 10-39, dram: 100%}]
 """
@@ -14,18 +15,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from sim.config.validation import refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import Fault, InputError
 from sim.laws.paging import REPLACEMENTS
+from sim.laws.skew import PAGE_BYTES
 from sim.placement.plan import Entry, Placement
 from sim.placement.registry import EXPLICIT, OPTIONS, POLICIES
 from sim.records import TensorClass
 from sim.units import parse
 
 #: keys of an entry that are not tier names
-_ENTRY_KEYS = ("policy", "shares", "weights", "layers", "options", "shared")
+_ENTRY_KEYS = ("policy", "shares", "weights", "layers", "options", "shared", "skew", "granule", "hint")
+#: which items of an unevenly accessed class its fastest tier holds; the first is the default
+HINTS = ("none", "right", "wrong")
+#: beyond this exponent a handful of items takes everything
+_MOST_SKEW = 3.0
 #: policies whose shares come from `weights` N:M
 _WEIGHTED = "weighted_interleave"
 _CLASSES = tuple(tensor_class.value for tensor_class in TensorClass)
@@ -155,12 +162,19 @@ def _entry(tensor_class: TensorClass, raw: object, document: Document, path: Nod
         options = _options(options, str(policy), document, (*path, "options"))
     except InputError as error:
         faults += error.faults
-    if policy in POLICIES and (given := [key for key in raw if key not in ("policy", "options", "layers", "shared")]):
+    if policy in POLICIES and (
+        given := [key for key in raw if key not in ("policy", "options", "layers", "shared", "skew", "granule", "hint")]
+    ):
         remedy = "leave one of the two out; options.tiers names the tiers it may use"
         faults.append(document.fault((*path, given[0]), f"{policy} decides the shares itself", remedy))
     shared = 0.0
     try:
         shared = _share(raw.get("shared", "0%"), document, (*path, "shared"))
+    except InputError as error:
+        faults += error.faults
+    uneven: dict[str, Any] = {}
+    try:
+        uneven = _uneven(raw, str(policy), document, path)
     except InputError as error:
         faults += error.faults
     shares: dict[str, float] = {}
@@ -170,7 +184,44 @@ def _entry(tensor_class: TensorClass, raw: object, document: Document, path: Nod
         faults += error.faults
     if faults:
         raise InputError(faults)
-    return Entry(tensor_class=tensor_class, shares=shares, policy=str(policy), layers=layers, options=options, shared=shared)
+    return Entry(
+        tensor_class=tensor_class, shares=shares, policy=str(policy), layers=layers, options=options, shared=shared, **uneven
+    )
+
+
+def _uneven(raw: Mapping[str, object], policy: str, document: Document, path: NodePath) -> dict[str, Any]:
+    """`skew`, `granule` and `hint` of an entry as fields of it."""
+    given = [key for key in ("skew", "granule", "hint") if key in raw]
+    if not given:
+        return {}
+    faults: list[Fault] = []
+    skew, hint, granule = raw.get("skew", 0.0), raw.get("hint", HINTS[0]), PAGE_BYTES
+    if isinstance(skew, bool) or not isinstance(skew, (int, float)) or not 0.0 <= skew <= _MOST_SKEW:
+        what = f"expected the exponent of the accesses (Zipf), got {describe(skew)}"
+        faults.append(document.fault((*path, "skew"), what, f"a number from 0 (all alike) to {_MOST_SKEW:g}"))
+    elif not skew:
+        faults.append(document.fault((*path, given[0]), f"{given[0]} without unevenness says nothing", "add skew: 0.8"))
+    if hint not in HINTS:
+        faults.append(document.fault((*path, "hint"), f"got {describe(hint)}", f"use one of {', '.join(HINTS)}"))
+    elif hint != HINTS[0] and policy == "hot_cold":
+        faults.append(document.fault((*path, "hint"), "hot_cold finds the hot pages itself", "remove the hint"))
+    if "granule" in raw:
+        try:
+            granule = parse(raw["granule"], "bytes")
+        except ValueError as error:
+            what, _, remedy = str(error).partition(", write ")
+            faults.append(document.fault((*path, "granule"), what, f"write {remedy}" if remedy else ""))
+        else:
+            if granule < 64.0:
+                faults.append(
+                    document.fault((*path, "granule"), f"got {describe(raw['granule'])}", "at least one line of 64 B")
+                )
+    if "layers" in raw or policy == "by_layer":
+        what = "uneven accesses are of a class as a whole, not of a range of its layers"
+        faults.append(document.fault((*path, given[0]), what, "remove the layers, or the skew"))
+    if faults:
+        raise InputError(faults)
+    return {"skew": float(skew), "granule_bytes": granule, "hint": hint}  # type: ignore[arg-type]
 
 
 def _shares(raw: Mapping[str, object], policy: str, document: Document, path: NodePath) -> dict[str, float]:

@@ -12,6 +12,7 @@ from sim.experiment.overflow import page_cached, spilled, swap_of
 from sim.kept import Kept
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
+from sim.placement.heat import is_uneven, with_accesses
 from sim.placement.plan import Entry, Placement
 from sim.placement.zones import without_pinned
 from sim.records import Home, Program, Step, TensorClass
@@ -123,6 +124,9 @@ def placed(job: Job, machine: Machine) -> Job:
         return job
     if not needs_policy(job.placement):
         job = dataclasses.replace(job, placement=without_pinned(job.placement, job.workload, machine))
+        if is_uneven(job.placement):
+            sizes = demands(step_of(job, machine), len(machine.seats()))
+            job = dataclasses.replace(job, placement=with_accesses(job.placement, machine, sizes))
         return spilled(job, machine, step_of(job, machine)) if job.placement.overflow == "spill" else job
     entries = job.placement.entries
     offloaded = tuple(item if item.policy in EXPLICIT else dataclasses.replace(item, shares={"dram": 1.0}) for item in entries)
@@ -151,6 +155,7 @@ def placed(job: Job, machine: Machine) -> Job:
             answered = answer()
         except InputError:
             break  # no policy finds more room: the plan says what is missing
+    answered = dataclasses.replace(answered, placement=with_accesses(answered.placement, machine, sizes))
     return spilled(answered, machine, step)
 
 

@@ -12,12 +12,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from sim.experiment.preparing import lowered, step_of
-from sim.metrics import summarise
+from sim.experiment.solving import summarised
 from sim.placement.capacity import capacity_plan
 from sim.placement.demand import demands, planned
+from sim.placement.heat import groups_of
 from sim.placement.hot_cold import option
-from sim.placement.plan import Entry, Placement
-from sim.placement.policies import Migration, Observation
+from sim.placement.plan import Placement
+from sim.placement.policies import Migration, Observation, Pages
 from sim.placement.registry import policy
 from sim.placement.resolve import tier_views
 from sim.program.merge import Part, merge, of_job
@@ -39,6 +40,7 @@ class TieringStep(Struct, frozen=True, kw_only=True):
     promoted_bytes: float
     demoted_bytes: float
     fast_share: float
+    fast_access_share: float  # of the accesses to the moving classes, those that the fastest tier answers
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +69,18 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
     dynamic = [entry for entry in job.placement.entries if entry.policy == "hot_cold"]
     options, classes = dynamic[0].options, [entry.tensor_class for entry in dynamic]
     placement, pending, history = first, list[Migration](), list[TieringStep]()
+    lying: dict[Pages, dict[str, float]] = {}  # share of a class's bytes by tier, of its pages by heat
     elapsed_s, num_unseen, step_s = 0.0, 0, option(options, "scan_period_s")
+    covered = 1.0  # share of a step's time that its replay shows: of an answer, the sampled tokens
     while True:
         now = dataclasses.replace(job, placement=placement)
         step = step_of(now, machine)
         program = lowered(step, now, scenario)
         moved, pending = _portion(pending, option(options, _RATE) * step_s)
-        seen = _beside(program, moved, machine, device, options)
-        step_s = summarise(program, seen).step_time_s
+        in_replay = [dataclasses.replace(move, size_bytes=move.size_bytes * covered) for move in moved]
+        seen = _beside(program, in_replay, machine, device, options)
+        step_s = summarised(dataclasses.replace(scenario, jobs=(now,)), program, seen)[0].step_time_s
+        covered = min(1.0, seen.makespan_s / step_s)
         sizes = demands(step, len(machine.seats()))
         if isinstance(job.workload, (Training, Inference)):
             plan = capacity_plan(job.workload, placement, machine)
@@ -82,16 +88,29 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
             taken = {tier: need.peak_bytes for tier, need in plan.items()}
         else:
             taken = _all_bytes(placement, {name: demand.size_bytes for name, demand in sizes.items()}, machine, device)
-        resident = {name: _bytes(placement, name, sizes[name].size_bytes, machine, device) for name in classes if name in sizes}
+        heat = {
+            (entry.tensor_class, group): row
+            for entry in dynamic
+            if entry.tensor_class in sizes
+            for group, row in enumerate(groups_of(entry, sizes[entry.tensor_class].size_bytes))
+        }
+        if not lying:  # pages land where first touch puts them, whatever their heat
+            homes = {name: _bytes(placement, name, 1.0, machine, device) for name in classes}
+            lying = {pages: {tier: part * size for tier, part in homes[pages[0]].items()} for pages, (size, _) in heat.items()}
+        resident = {
+            pages: {tier: part * sizes[pages[0]].size_bytes for tier, part in parts.items()} for pages, parts in lying.items()
+        }
+        touches = {pages: sizes[pages[0]].touched_bytes_per_step * share for pages, (_, share) in heat.items()}
         views = tier_views(machine, device, options, taken)
-        history.append(_row(step_s, moved, resident, views[0].name))
+        history.append(_row(step_s, moved, resident, touches, views[0].name))
         if len(history) >= option(options, "steps"):
             return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))
         elapsed_s, num_unseen = elapsed_s + step_s, num_unseen + 1
         if moved:
-            placement = _moved(placement, moved, resident)
+            lying = _moved(lying, moved, {name: demand.size_bytes for name, demand in sizes.items()})
+            placement = _placed(placement, lying, heat)
         elif not pending and elapsed_s >= option(options, "scan_period_s"):
-            touched = {name: num_unseen * sizes[name].touched_bytes_per_step for name in resident}
+            touched = {pages: num_unseen * size for pages, size in touches.items()}
             observation = Observation(elapsed_s=elapsed_s, tiers=tuple(views), resident_bytes=resident, touched_bytes=touched)
             pending = list(policy("hot_cold").decide(observation, options))
             elapsed_s, num_unseen = 0.0, 0
@@ -146,14 +165,17 @@ def _migrations(pending: Sequence[Migration], machine: Machine, device: str, rat
 
 
 def _row(
-    step_s: float, pending: Sequence[Migration], resident: Mapping[TensorClass, Mapping[str, float]], fast: str
-) -> TieringStep:
+    step_s: float, pending: Sequence[Migration], resident: Mapping[Pages, Mapping[str, float]], touches: Mapping[Pages, float],
+    fast: str,
+) -> TieringStep:  # fmt: skip
     total = sum(sum(parts.values()) for parts in resident.values())
+    answered = sum(touches[pages] * parts.get(fast, 0.0) / sum(parts.values()) for pages, parts in resident.items())
     return TieringStep(
         step_time_s=step_s,
         promoted_bytes=sum(move.size_bytes for move in pending if move.target == fast),
         demoted_bytes=sum(move.size_bytes for move in pending if move.source == fast),
         fast_share=sum(parts.get(fast, 0.0) for parts in resident.values()) / total if total else 1.0,
+        fast_access_share=answered / sum(touches.values()) if sum(touches.values()) else 1.0,
     )
 
 
@@ -174,19 +196,45 @@ def _all_bytes(placement: Placement, sizes: Mapping[TensorClass, float], machine
 
 
 def _moved(
-    placement: Placement, pending: Sequence[Migration], resident: Mapping[TensorClass, Mapping[str, float]]
-) -> Placement:
-    """The placement after the migrations."""
-    parts = {name: dict(tiers) for name, tiers in resident.items()}
+    lying: Mapping[Pages, Mapping[str, float]], pending: Sequence[Migration], sizes: Mapping[TensorClass, float]
+) -> dict[Pages, dict[str, float]]:
+    """Where the pages lie after the migrations."""
+    found = {pages: dict(parts) for pages, parts in lying.items()}
     for move in pending:
-        own = parts[move.tensor_class]
-        own[move.source] = own.get(move.source, 0.0) - move.size_bytes
-        own[move.target] = own.get(move.target, 0.0) + move.size_bytes
-    entries = []
-    for entry in placement.entries:
-        size = sum(parts.get(entry.tensor_class, {}).values())
-        if size > 0:
-            shares = {tier: part / size for tier, part in parts[entry.tensor_class].items() if part > 1e-9 * size}
-            entry = Entry(tensor_class=entry.tensor_class, shares=shares)
-        entries.append(entry)
+        own, share = found[move.tensor_class, move.group], move.size_bytes / sizes[move.tensor_class]
+        own[move.source] = max(0.0, own.get(move.source, 0.0) - share)
+        own[move.target] = own.get(move.target, 0.0) + share
+    return found
+
+
+def _placed(
+    placement: Placement, lying: Mapping[Pages, Mapping[str, float]], heat: Mapping[Pages, tuple[float, float]]
+) -> Placement:
+    """The placement of pages that lie so: shares of each class's bytes, and of its accesses, by tier."""
+    shares: dict[TensorClass, dict[str, float]] = {}
+    accesses: dict[TensorClass, dict[str, float]] = {}
+    for pages, parts in lying.items():
+        total, (_, touched) = sum(parts.values()), heat[pages]
+        for tier, part in parts.items():
+            for found, share in ((shares, part), (accesses, touched * part / total)):
+                own = found.setdefault(pages[0], {})
+                own[tier] = own.get(tier, 0.0) + share
+    entries = [
+        dataclasses.replace(
+            entry,
+            shares=_kept(shares[entry.tensor_class]),
+            accesses=_kept(accesses[entry.tensor_class]) if entry.skew else {},
+            policy="interleave",
+            layers=None,
+        )
+        if entry.tensor_class in shares
+        else entry
+        for entry in placement.entries
+    ]
     return dataclasses.replace(placement, entries=tuple(entries))
+
+
+def _kept(shares: Mapping[str, float]) -> dict[str, float]:
+    """Shares that sum to one, without what rounding left over."""
+    total = sum(share for share in shares.values() if share > 1e-9)
+    return {tier: share / total for tier, share in shares.items() if share > 1e-9}

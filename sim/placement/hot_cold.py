@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sim.placement.policies import Demand, FirstTouch, Migration, Observation, Shares, TierView
-from sim.records import TensorClass
+from sim.placement.policies import Demand, FirstTouch, Migration, Observation, Pages, Shares, TierView
 
 #: Linux defaults: numa_balancing_scan_period_min_ms 1000, numa_balancing_promote_rate_limit_MBps 65536; TPP keeps 2 % free
 DEFAULTS: Mapping[str, float] = {
@@ -28,8 +27,9 @@ def option(options: Mapping[str, object], name: str) -> float:
 class HotCold:
     """First touch, then at every scan: demote the coldest until `free_share` of the fast tier is free, promote the hottest.
 
-    Options: scan_period_s; promotion_bandwidth_bytes_per_s (rate limit of promotions); hysteresis (a class is promoted over
-    another only if that many times hotter); free_share (headroom for new allocations); steps simulated at most.
+    Pages of a class that is accessed unevenly are ranked by their own heat. Options: scan_period_s;
+    promotion_bandwidth_bytes_per_s (rate limit of promotions); hysteresis (pages are promoted over others only if that many
+    times hotter); free_share (headroom for new allocations); steps simulated at most.
     """
 
     def place(self, demands: Sequence[Demand], tiers: Sequence[TierView], options: Mapping[str, object]) -> Shares:
@@ -54,7 +54,7 @@ class _Place:
 
 
 class _Scan:
-    """One scan: heat per class, what lies where, what was decided so far."""
+    """One scan: heat of pages, what lies where, what was decided so far."""
 
     def __init__(self, seen: Observation, hysteresis: float) -> None:
         self.seen, self.hysteresis = seen, hysteresis
@@ -63,13 +63,13 @@ class _Scan:
         self.heat = {name: self._heat(name) for name in self.held}
         self.moves: list[Migration] = []
 
-    def _heat(self, name: TensorClass) -> float:
+    def _heat(self, name: Pages) -> float:
         size = sum(self.held[name].values())
         return self.seen.touched_bytes.get(name, 0.0) / size if size else 0.0
 
-    def _cold(self) -> list[TensorClass]:
+    def _cold(self) -> list[Pages]:
         inside = [name for name, parts in self.held.items() if parts.get(self.fast.name, 0.0) > 0]
-        return sorted(inside, key=lambda name: (self.heat[name], name.value))
+        return sorted(inside, key=lambda name: (self.heat[name], *_order(name)))
 
     def make_room(self, free_bytes: float) -> None:
         """Demote the coldest classes until `free_bytes` of the fast tier are free, while slower tiers have room."""
@@ -81,7 +81,7 @@ class _Scan:
     def promote(self, budget: float, reserve: float) -> None:
         """Promote the hottest of the slower tiers, swapping out what is colder by the hysteresis, within the rate limit."""
         candidates = [(name, place) for name in self.held for place in self.slow if self.held[name].get(place.name, 0.0) > 0]
-        for name, place in sorted(candidates, key=lambda item: (-self.heat[item[0]], item[0].value, item[1].name)):
+        for name, place in sorted(candidates, key=lambda item: (-self.heat[item[0]], *_order(item[0]), item[1].name)):
             if self.heat[name] <= 0:
                 continue
             wanted = min(self.held[name][place.name], budget)
@@ -95,7 +95,7 @@ class _Scan:
                 self._move(name, place, self.fast, size)
                 budget -= size
 
-    def _demote(self, name: TensorClass, size: float) -> float:
+    def _demote(self, name: Pages, size: float) -> float:
         """Move up to `size` bytes of a class to the fastest slower tiers with room; bytes moved."""
         done = 0.0
         for place in self.slow:
@@ -105,10 +105,18 @@ class _Scan:
                 done += part
         return done
 
-    def _move(self, name: TensorClass, source: _Place, target: _Place, size: float) -> None:
-        self.moves.append(Migration(tensor_class=name, source=source.name, target=target.name, size_bytes=size))
+    def _move(self, name: Pages, source: _Place, target: _Place, size: float) -> None:
+        tensor_class, group = name
+        self.moves.append(
+            Migration(tensor_class=tensor_class, group=group, source=source.name, target=target.name, size_bytes=size)
+        )
         own = self.held[name]
         own[source.name] -= size
         own[target.name] = own.get(target.name, 0.0) + size
         source.free += size
         target.free -= size
+
+
+def _order(name: Pages) -> tuple[str, int]:
+    """Pages of equal heat in a fixed order."""
+    return name[0].value, name[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sim.laws.skew import PAGE_BYTES
 from sim.records import TensorClass
 
 
@@ -15,7 +16,9 @@ class Entry:
     `shares` maps tier role or name to a fraction; they sum to 1. `policy` says how the shares are laid out:
     interleave (every access uses all tiers at once, page by page), by_layer (whole layers on one tier), or the name
     of a dynamic policy, with its `options`. `shared` is the part of the class's bytes in a pool that jobs of other hosts
-    use too (those whose entry for the class and tier says so).
+    use too (those whose entry for the class and tier says so). `skew` says how unevenly the class's items of `granule_bytes`
+    are accessed (sim.laws.skew), `hint` which of them the fastest tiers hold; from both follow `accesses`, the share of the
+    accesses that each tier answers (empty: as the bytes).
     """
 
     tensor_class: TensorClass
@@ -24,6 +27,10 @@ class Entry:
     layers: tuple[int, int] | None = None  # inclusive range
     options: Mapping[str, object] = field(default_factory=dict)
     shared: float = 0.0
+    skew: float = 0.0
+    granule_bytes: float = PAGE_BYTES
+    hint: str = "none"
+    accesses: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +53,10 @@ class Placement:
             ):
                 return entry.shares
         return {"gpu": 1.0}
+
+    def accesses(self, tensor_class: TensorClass, layer: int = -1) -> Mapping[str, float]:
+        """Share of the accesses to the class in `layer` that each tier answers; that of its bytes where all are alike."""
+        for entry in self.entries:
+            if entry.tensor_class == tensor_class and entry.accesses:
+                return entry.accesses
+        return self.shares(tensor_class, layer)

@@ -19,6 +19,9 @@ Shares = dict[TensorClass, dict[str, float]]
 CPU_TOUCHED = frozenset({TensorClass.OPTIMIZER_STATES, TensorClass.MASTER_WEIGHTS})
 
 
+Pages = tuple[TensorClass, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierView:
     """What a policy may know of a tier: room, and speed as seen from where the data is used."""
@@ -46,9 +49,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """Bytes of a class to move from one tier to another."""
+    """Bytes of a class to move from one tier to another; `group` of its items by heat, 0 the hottest."""
 
     tensor_class: TensorClass
+    group: int = 0
     source: str
     target: str
     size_bytes: float
@@ -56,12 +60,15 @@ class Migration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a scan sees: the time since the last one, sizes by class and tier, touches by class since the last scan."""
+    """What a scan sees: the time since the last one, sizes by pages and tier, touches by pages since the last scan.
+
+    Pages are those of a class that are equally hot: a class and their place in its order of heat.
+    """
 
     elapsed_s: float
     tiers: tuple[TierView, ...]  # fastest first
-    resident_bytes: Mapping[TensorClass, Mapping[str, float]]
-    touched_bytes: Mapping[TensorClass, float]
+    resident_bytes: Mapping[Pages, Mapping[str, float]]
+    touched_bytes: Mapping[Pages, float]
     state: Mapping[str, float] = field(default_factory=dict)  # the policy's own memory, returned with the decision
 
 

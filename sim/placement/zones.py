@@ -37,9 +37,9 @@ def descriptor_bytes(machine: Machine) -> float:
 def without_pinned(placement: Placement, workload: object, machine: Machine) -> Placement:
     """The placement as the kernel leaves it: page-locked classes that were to lie in movable memory lie in DRAM."""
     movable = movable_tiers(machine)
-    if not movable or not machine.gpus() or not isinstance(workload, (Training, Inference)):
+    if not movable or not machine.seats() or not isinstance(workload, (Training, Inference)):
         return placement
-    pinned, gpu = pinned_classes(workload), machine.gpus()[0]
+    pinned, gpu = pinned_classes(workload), machine.seats()[0]
 
     def moved(shares: Mapping[str, float]) -> dict[str, float]:
         found: dict[str, float] = {}

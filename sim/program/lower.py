@@ -82,7 +82,7 @@ class _Lowering:
 
     def _layout(self) -> tuple[object, ...]:
         """What decides everything about the operations but their numbers."""
-        shares, items = self.demands.routes.shares, self.outline.residencies
+        shares, items = self.demands.routes.homes, self.outline.residencies
         return (
             id(self.step),
             self.outline.is_by_layer,
@@ -259,7 +259,7 @@ class _Lowering:
         return tuple(allocation for item in items for allocation in self._allocation(item, group)) if items else ()
 
     def _allocation(self, item: Residency, group: Group) -> Iterable[Allocation]:
-        for tier, share in self.demands.routes.shares(home_of(item), group.device, -1):
+        for tier, share in self.demands.routes.homes(home_of(item), group.device, -1):
             yield Allocation(
                 tier=self._name(TIER + tier, group).removeprefix(TIER),
                 tensor_class=item.tensor_class,

@@ -153,7 +153,7 @@ class Demands:
             ways.append(tuple(name for name, _ in self.flow(op, rank, device)[1].uses))
             ends = [end for end in (op.source, op.target) if end and op.kind != Kind.COLLECTIVE]
             ways.extend(tuple(TIER + tier for tier, _ in self.routes.shares(end, device, op.layer)) for end in ends)
-        tiers = {tier: None for item in self.outline.residencies for tier, _ in self.routes.shares(home_of(item), device, -1)}
+        tiers = {tier: None for item in self.outline.residencies for tier, _ in self.routes.homes(home_of(item), device, -1)}
         ways.append(tuple(TIER + tier for tier in tiers))
         return tuple(ways)
 

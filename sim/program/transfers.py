@@ -38,18 +38,27 @@ class Routes:
 
     machine: Machine
     placement: Placement
-    _shares: dict[tuple[str, str, int], Shares] = field(default_factory=dict, compare=False, repr=False)
+    _shares: dict[tuple[str, str, int, bool], Shares] = field(default_factory=dict, compare=False, repr=False)
 
     def shares(self, end: str, device: str, layer: int) -> Shares:
-        """Tier names and fractions that "gpu", a role, a tier name or "home:<class>" means for this device."""
-        key = (end, device, layer)
+        """Tier names and fractions of accesses that "gpu", a role, a tier name or "home:<class>" means for this device."""
+        return self._kept(end, device, layer, True)
+
+    def homes(self, end: str, device: str, layer: int) -> Shares:
+        """Tier names and fractions of the bytes that lie there."""
+        return self._kept(end, device, layer, False)
+
+    def _kept(self, end: str, device: str, layer: int, is_accessed: bool) -> Shares:
+        key = (end, device, layer, is_accessed)
         if key not in self._shares:
-            self._shares[key] = self._shares_of(end, device, layer)
+            self._shares[key] = self._shares_of(*key)
         return self._shares[key]
 
-    def _shares_of(self, end: str, device: str, layer: int) -> Shares:
+    def _shares_of(self, end: str, device: str, layer: int, is_accessed: bool) -> Shares:
         if end.startswith("home:"):
-            where: Mapping[str, float] = self.placement.shares(TensorClass(end.removeprefix("home:")), layer)
+            tensor_class = TensorClass(end.removeprefix("home:"))
+            of_class = self.placement.accesses if is_accessed else self.placement.shares
+            where: Mapping[str, float] = of_class(tensor_class, layer)
         else:
             where = {end: 1.0}
         parts: dict[str, float] = {}

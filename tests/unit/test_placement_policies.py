@@ -79,8 +79,8 @@ def seen(fast_free, resident, touched, elapsed=1.0):
     return Observation(
         elapsed_s=elapsed,
         tiers=(tier("dram", fast_free, 250, 90), CXL),
-        resident_bytes={name: {k: v * GIB for k, v in parts.items()} for name, parts in resident.items()},
-        touched_bytes={name: value * GIB for name, value in touched.items()},
+        resident_bytes={(name, 0): {k: v * GIB for k, v in parts.items()} for name, parts in resident.items()},
+        touched_bytes={(name, 0): value * GIB for name, value in touched.items()},
     )
 
 
@@ -117,8 +117,8 @@ def watched(fast_free, resident, *, slow_free=200.0):
     )
     slow = tier("cxl0", slow_free, 50, 220)
     return Observation(
-        elapsed_s=1.0, tiers=(fast, slow), touched_bytes={T.WEIGHTS: 1.0, T.GRADIENTS: 1e12},
-        resident_bytes={name: {k: v * GIB for k, v in parts.items()} for name, parts in resident.items()},
+        elapsed_s=1.0, tiers=(fast, slow), touched_bytes={(T.WEIGHTS, 0): 1.0, (T.GRADIENTS, 0): 1e12},
+        resident_bytes={(name, 0): {k: v * GIB for k, v in parts.items()} for name, parts in resident.items()},
     )  # fmt: skip
 
 
@@ -137,5 +137,7 @@ def test_nothing_is_demoted_into_a_full_tier():
 
 
 def test_memory_of_one_tier_never_migrates():
-    one = Observation(elapsed_s=1.0, tiers=(DRAM,), resident_bytes={T.WEIGHTS: {"dram": GIB}}, touched_bytes={T.WEIGHTS: 1e12})
+    one = Observation(
+        elapsed_s=1.0, tiers=(DRAM,), resident_bytes={(T.WEIGHTS, 0): {"dram": GIB}}, touched_bytes={(T.WEIGHTS, 0): 1e12}
+    )
     assert policy("hot_cold").decide(one, {}) == ()
