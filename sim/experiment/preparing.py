@@ -167,21 +167,32 @@ def step_of(job: Job, machine: Machine, num_micro_batches: int | None = None, *,
     from sim.workload import decode
 
     workload = loaded(job).workload
-    kinds = homes(effective_placement(job.placement, workload), machine)
+    placement = effective_placement(job.placement, workload)
+    kinds = homes(placement, machine)
     if isinstance(workload, Training):
-        return _generated(workload, tuple(sorted(kinds.items())), num_micro_batches)
+        share = _gpu_share(placement, machine, workload.model.layers)
+        return _generated(workload, tuple(sorted(kinds.items())), num_micro_batches, share)
     if isinstance(workload, Inference):
         return decode.generate(workload, kinds, is_whole=is_whole)
     assert isinstance(workload, Step)
     return on_machine(workload, machine)
 
 
-def _generated(training: Training, kinds: tuple[tuple[TensorClass, str], ...], num_micro_batches: int | None) -> Step:
+def _gpu_share(placement: Placement, machine: Machine, num_layers: int) -> float:
+    """Share of the optimizer states that lies in GPU memory."""
+    seats = machine.seats()
+    shares = class_shares(placement, num_layers).get(TensorClass.OPTIMIZER_STATES, {})
+    return sum(share for tier, share in shares.items() if seats and _home(machine, tier, seats[0]) == "gpu")
+
+
+def _generated(
+    training: Training, kinds: tuple[tuple[TensorClass, str], ...], num_micro_batches: int | None, gpu_share: float
+) -> Step:
     """A step depends on what is trained and on which kind of tier holds what, not on the machine: sweeps share it."""
     from sim.workload import step
 
-    key = (training, kinds, num_micro_batches)
-    return _STEPS.get(key, lambda: step.generate(training, dict(kinds), num_micro_batches))
+    key = (training, kinds, num_micro_batches, gpu_share)
+    return _STEPS.get(key, lambda: step.generate(training, dict(kinds), num_micro_batches, gpu_share))
 
 
 def on_machine(step: Step, machine: Machine) -> Step:

@@ -113,6 +113,9 @@ class Routes:
         rate_cap = min((route.rate_cap_bytes_per_s for route, _ in parts), default=INFINITY) * len(cpus) * min(1.0, num_cores)
         if len(cpus) == 1 and len(parts) > 1:
             window_bytes = self._window(parts, uses)
+        elif len(cpus) > 1:  # each socket's threads on their own memory, taken at its idle latency
+            rates = [route.own_window_bytes / route.idle_latency_s for route, _ in parts if route.own_window_bytes]
+            rate_cap = min([rate_cap, *(len(cpus) * min(1.0, num_cores) * rate for rate in rates)])
         if rate_cap < INFINITY:
             uses = merged(uses, *(((cores_channel(cpu), num_cores / rate_cap),) for cpu in cpus))
         return Flow(uses, rate_cap, flow.latency_s, window_bytes, write_share, flow.weight)

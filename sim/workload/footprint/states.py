@@ -44,7 +44,7 @@ def state_bytes(training: Training, rank: RankParameters, how: Behaviour) -> Sta
         weight=weight,
         master=master,
         gradient=gradient,
-        states=_optimizer_bytes(training, state),
+        states=optimizer_bytes(training, state),
         kept_weights=rank.sharded(rank.dense, rank.routed) if is_sharded else rank.total,
         updated=trained if stage >= 1 else rank.trained,
         kept_gradients=trained if stage >= 2 else rank.trained,
@@ -69,7 +69,8 @@ def _is_stochastic(training: Training) -> bool:
     return training.optimizer.type in ("adamw_8bit", "paged_adamw_8bit", "adafactor")
 
 
-def _optimizer_bytes(training: Training, element: float) -> float:
+def optimizer_bytes(training: Training, element: float) -> float:
+    """Bytes of optimizer state per trained parameter, where one element of it has `element` bytes."""
     kind = training.optimizer.type
     if kind in ("adamw_8bit", "paged_adamw_8bit"):
         return STATE_BYTES_8BIT

@@ -58,23 +58,21 @@ class Gradients:
         mark = {"phase": phase, "micro_batch": turn.micro_batch, "layer": layer}
         fetched: str | None = None
         if is_away:
-            size = self._away_bytes(dense, routed)
-            fetched = self.builder.add(
-                lane.name,
-                "h2d",
-                Kind.TRANSFER,
-                "fetch weights",
-                after=window,
-                source="home:weights",
-                target="gpu",
-                size_bytes=size,
-                is_pinned=self.is_pinned,
-                tensor_class=TensorClass.WEIGHTS,
-                **mark,
-            )
+            fetched = self._fetched(lane, self._away_bytes(dense, routed), window, mark)
         if not (is_each or is_late):
             return fetched
         return self._gathered(lane, dense, routed, [*window, fetched], mark) or fetched
+
+    def _fetched(self, lane: Lane, size: float, after: list[str], mark: dict[str, Any]) -> str:
+        """Weights from their home; of those on storage, some are still in host memory."""
+        fields: dict[str, Any] = {"target": "gpu", "is_pinned": self.is_pinned, "tensor_class": TensorClass.WEIGHTS, **mark}
+        kept = self.plan.kept_share if self.plan.home(TensorClass.WEIGHTS) == "storage" else 0.0
+        last = ""
+        for source, share in (("dram", kept), ("home:weights", 1.0 - kept)):
+            if share:
+                fields["size_bytes"] = size * share
+                last = self.builder.add(lane.name, "h2d", Kind.TRANSFER, "fetch weights", after=after, source=source, **fields)
+        return last
 
     def _away_bytes(self, dense: float, routed: float) -> float:
         """Bytes of weights that this rank fetches from their home: its shard, quantised if frozen so."""
@@ -230,7 +228,7 @@ class Gradients:
             Kind.HOST_UPDATE,
             "cast gradients",
             after=[copied],
-            num_elements=share,
+            num_elements=share * (1.0 - plan.gpu_share),
             bytes_per_element=profile.host_gradient_bytes_per_element * plan.host_slowdown,
             write_share=0.4,
             is_spread=not plan.is_bound,

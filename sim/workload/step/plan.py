@@ -13,6 +13,7 @@ from sim.workload import shapes
 from sim.workload.consistency import faults_of
 from sim.workload.footprint.behaviour import behaviour
 from sim.workload.footprint.counts import RankParameters, adapter_targets, chunk_layers, is_moe_layer, rank_parameters
+from sim.workload.footprint.states import optimizer_bytes
 from sim.workload.frameworks import Profile
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import ParameterCount
@@ -32,6 +33,7 @@ class Plan:
     homes: Mapping[TensorClass, str]
     profile: Profile
     num_micro_batches: int  # written out; fewer than gradient_accumulation where the rest only repeats
+    gpu_share: float = 0.0  # of the optimizer states that stay on the GPU while the rest is offloaded
 
     @property
     def shape(self) -> ModelShape:
@@ -134,6 +136,19 @@ class Plan:
         asked = self.training.offload.cores_per_rank
         return asked or (self.profile.threads_per_rank if self.world > 1 else 0)
 
+    @cached_property
+    def state_bytes(self) -> float:
+        """Bytes of fp32 master weights and optimizer states per parameter."""
+        return 4.0 + optimizer_bytes(self.training, 4.0)
+
+    @cached_property
+    def kept_share(self) -> float:
+        """Share of the weights on storage of which a copy stays in host memory (DeepSpeed's max_in_cpu, per rank)."""
+        limit = self.training.offload.max_in_cpu_elements
+        kept = behaviour(self.training).nvme_kept_elements if limit is None else limit
+        shards = self.shards if self.zero_stage == 3 else 1
+        return min(1.0, kept / max(1.0, self.rank_parameters(0).total / shards))
+
     @property
     def is_bound(self) -> bool:
         """Whether ranks keep to their own cores and the memory beside them."""
@@ -223,10 +238,14 @@ class Plan:
 
 
 def resolve(
-    training: Training, homes: Mapping[TensorClass, str], profile: Profile, num_micro_batches: int | None = None
+    training: Training,
+    homes: Mapping[TensorClass, str],
+    profile: Profile,
+    num_micro_batches: int | None = None,
+    gpu_share: float = 0.0,
 ) -> Plan:
     """Check what only the whole plan can tell, and return it. Raises InputError with every fault."""
     faults = faults_of(training)
     if faults:
         raise InputError(faults)
-    return Plan(training, homes, profile, num_micro_batches or training.gradient_accumulation)
+    return Plan(training, homes, profile, num_micro_batches or training.gradient_accumulation, gpu_share)

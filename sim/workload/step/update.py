@@ -18,8 +18,8 @@ from sim.workload.step.swap_buffers import SWAPPED_GRADIENT_BYTES
 from sim.workload.step.work import Pass, elementwise
 from sim.workload.training import SWAPPED_TENSORS
 
-#: fp32 master weights and two moments of AdamW, bytes per parameter
-_STATE_BYTES = 12.0
+#: fp32 master weights and two moments of AdamW, which the profiles' host traffic was counted for (bytes per parameter)
+_ADAMW_STATE_BYTES = 12.0
 #: pieces of an update whose kernel copies tile by tile; more change the step by less than 1 %
 _TILES = 8
 
@@ -75,6 +75,8 @@ class Update:
         share = elements / num
         swap = _Swap(self, lane, share, num) if plan.home(TensorClass.OPTIMIZER_STATES) == "storage" else None
         done, waits, credit = [], after, 0.0
+        if plan.gpu_share:
+            done.append(self._on_gpu(lane, elements * plan.gpu_share, after))
         for index in range(num):
             credit += gpu_fraction
             if credit > 1 - 1e-9:
@@ -82,6 +84,8 @@ class Update:
                 done.append(self._through_gpu(lane, share, after))
                 continue
             ready = swap.load(index, waits) if swap else waits
+            if plan.home(TensorClass.GRADIENTS) == "gpu":
+                ready = [*ready, self._gradients_out(lane, share, waits)]
             updated = self._on_cpu(lane, share, ready, self._layer(lane, (index + 0.5) / num) if num > 1 else -1)
             if swap:
                 swap.store(updated)
@@ -116,11 +120,11 @@ class Update:
             "cpu adamw",
             after=after,
             phase="update",
-            num_elements=elements,
+            num_elements=elements * (1.0 - plan.gpu_share),
             bytes_per_element=traffic * plan.host_slowdown,
             write_share=profile.update_write_share,
             num_cores=plan.threads,
-            mapped_bytes=elements * temporary,
+            mapped_bytes=elements * (1.0 - plan.gpu_share) * temporary,
             is_spread=not plan.is_bound,
             tensor_class=TensorClass.OPTIMIZER_STATES,
             layer=layer,
@@ -130,13 +134,23 @@ class Update:
     def _update_traffic(self) -> tuple[float, float]:
         """Bytes that the CPU optimizer moves per parameter, and bytes of temporaries that it maps anew."""
         plan, profile = self.plan, self.plan.profile
+        less = 2.0 * (_ADAMW_STATE_BYTES - plan.state_bytes)  # states that another optimizer does not read and write
         if self._is_fused:
-            return profile.fused_update_bytes_per_element, 0.0
+            return profile.fused_update_bytes_per_element - less, 0.0
         if not profile.is_updated_by_torch:
-            return profile.update_bytes_per_element, 0.0
+            return profile.update_bytes_per_element - less, 0.0
         kernel = IMPLEMENTATIONS["simd" if plan.training.optimizer.implementation == "fused" else "torch"]
         scale = plan.weight_bytes / 4.0 if plan.scheme == "pure" else 1.0
         return kernel.size_bytes * scale, kernel.temporary_bytes * scale
+
+    def _gradients_out(self, lane: Lane, elements: float, after: list[str]) -> str:
+        """Gradients that stayed on the GPU to where the CPU updates with them."""
+        plan = self.plan
+        return self.builder.add(
+            lane.name, f"{self.late}d2h", Kind.TRANSFER, "store gradients", after=after, source="gpu", target="dram",
+            phase="update", size_bytes=elements * plan.kept_bytes, tensor_class=TensorClass.GRADIENTS,
+            is_pinned=self.gradients.is_pinned, rate_share=plan.profile.copy_share,
+        )  # fmt: skip
 
     def _returned(self, lane: Lane, elements: float, updated: str, *, is_overlapped: bool) -> str:
         """The new weights back where the next step looks for them."""
@@ -150,6 +164,7 @@ class Update:
         home = plan.home(TensorClass.WEIGHTS)
         if home == "storage":
             stream = f"{self.late}storage"
+            fields["size_bytes"] *= 1.0 - plan.kept_share
             return self.builder.add(lane.name, stream, Kind.IO, "write weights", source="dram", target="home:weights", **fields)
         if home != "gpu":
             return updated
@@ -168,7 +183,7 @@ class Update:
     def _through_gpu(self, lane: Lane, elements: float, after: list[str]) -> str:
         """States of a sub-group to the GPU, update there, states back."""
         kind, pinned = self.plan.training.optimizer.type, self.gradients.is_pinned
-        size = elements * (STATE_BYTES_8BIT if kind.endswith("8bit") else _STATE_BYTES)
+        size = elements * (STATE_BYTES_8BIT if kind.endswith("8bit") else self.plan.state_bytes)
         fields = {
             "is_faulted": kind.startswith("paged"),
             "tensor_class": TensorClass.OPTIMIZER_STATES,
@@ -208,7 +223,7 @@ class _Swap:
 
     def load(self, index: int, after: list[str]) -> list[str]:
         """Ask for the states of all pieces that have buffers; what the update of piece `index` waits for."""
-        size = self.elements * (_STATE_BYTES + SWAPPED_GRADIENT_BYTES)
+        size = self.elements * (self.update.plan.state_bytes + SWAPPED_GRADIENT_BYTES)
         while len(self.reads) < min(index + self.depth, self.num):
             free = self.writes[len(self.reads) - self.depth : len(self.reads) - self.depth + 1] if self.writes else []
             self.reads.append(self._io("read states", "home:optimizer_states", "dram", size, [*after, *free]))
@@ -216,7 +231,7 @@ class _Swap:
 
     def store(self, updated: str) -> None:
         """Write the states of a piece back."""
-        size = self.elements * _STATE_BYTES
+        size = self.elements * self.update.plan.state_bytes
         self.writes.append(self._io("write states", "dram", "home:optimizer_states", size, [updated]))
 
     def _io(self, name: str, source: str, target: str, size: float, after: list[str]) -> str:
