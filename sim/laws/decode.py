@@ -25,9 +25,17 @@ class DecodeClass(NamedTuple):
 
 #: ggml's kernels by prefix of the memory technology's name
 GGML_CLASSES = {
-    "gddr": DecodeClass(0.88, 0.085e-3),
-    "hbm": DecodeClass(0.72, 0.140e-3),
-    "lpddr": DecodeClass(0.89, 0.155e-3),
+    "gddr": DecodeClass(0.90, 0.085e-3),
+    "hbm": DecodeClass(0.75, 0.135e-3),
+    "lpddr": DecodeClass(0.94, 0.145e-3),
+}
+#: the same where the passes are captured as graphs and small kernels fused: CUDA and HIP since 2025; fit over llama.cpp's
+#: benches/dgx-spark.md at 4c7e989 (LPDDR: gpt-oss, Qwen3 30B-A3B, Qwen2.5 7B) and ai-benchmarks issue 43 (RTX 4090: 14B, 3B,
+#: gpt-oss); HBM by the ratio of GDDR (assumed)
+GGML_GRAPH_CLASSES = {
+    "gddr": DecodeClass(0.88, 0.025e-3),
+    "hbm": DecodeClass(0.72, 0.040e-3),
+    "lpddr": DecodeClass(0.853, 0.055e-3),
 }
 #: a technology without measurements: the middle of the three ("assumed")
 _OTHER = DecodeClass(0.83, 0.127e-3)
@@ -39,6 +47,7 @@ UNPACKED = {"unpack-8": 0.82, "unpack-4": 0.72}
 #: tables that the constants above were fitted on, and what one would assume without them: twenty kernels a layer (ten of
 #: them fused in a graph) at 5 us each, weights unpacked at no cost
 GGML_FITTED = ("gpu-benchmarks-llm", "llamacpp-discussion-4167")
+GGML_GRAPH_FITTED = ("llamacpp-dgx-spark", "geerlingguy-ai-benchmarks")
 GRAPH_FITTED = ("gpt-fast",)
 _LAYER_PRIOR_S = 100e-6
 _GRAPH_PRIOR_S = 50e-6
@@ -53,6 +62,9 @@ def decode_class(variant: str, memory_part: str, efficiency: float) -> DecodeCla
         if is_held_out(GRAPH_FITTED):
             return DecodeClass(efficiency, _GRAPH_PRIOR_S)
         return DecodeClass(efficiency * UNPACKED.get(variant, 1.0), GRAPH_LAYER_S)
-    if is_held_out(GGML_FITTED):
-        return DecodeClass(efficiency, _LAYER_PRIOR_S)
-    return next((found for prefix, found in GGML_CLASSES.items() if memory_part.startswith(prefix)), _OTHER)
+    is_recent = "graph" in variant or memory_part.endswith("-soc")  # those machines are younger than the graphs
+    is_graph = is_recent and not memory_part.endswith("apple")  # Metal launches kernel by kernel
+    if is_held_out(GGML_GRAPH_FITTED if is_graph else GGML_FITTED):
+        return DecodeClass(efficiency, _GRAPH_PRIOR_S if is_graph else _LAYER_PRIOR_S)
+    classes = GGML_GRAPH_CLASSES if is_graph else GGML_CLASSES
+    return next((found for prefix, found in classes.items() if memory_part.startswith(prefix)), _OTHER)

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from math import ceil, exp
 from typing import Any, NamedTuple
 
-from sim.laws.decode import decode_class
+from sim.held_out import Fitted, is_held_out
+from sim.laws.decode import GGML_FITTED, decode_class
 from sim.records import Kernel
 
 #: sequence length at which fused attention reaches half its rate (tokens); fit over FlashAttention benchmark rows
@@ -73,15 +74,23 @@ class GemmVariant(NamedTuple):
 #: Ultra, M3 Max (GPU-Benchmarks-on-LLM-Inference at 00dd2bd: December 2023, about 340 tokens, and May 2024, 1024 tokens, which
 #: is up to a third faster on CUDA): +-25 %
 GEMM_VARIANTS = {"ggml": GemmVariant(0.96, 560.0), "ggml-block": GemmVariant(0.80, 320.0)}
+#: share of that which products of a mixture's experts reach (variants ending in "+experts"): tokens gathered per expert, tiles
+#: half full; fit over prompts of gpt-oss and Qwen3 30B-A3B on a DGX Spark (llama.cpp benches/dgx-spark.md): 0.63 to 0.68
+EXPERTS_SHARE = Fitted(0.65, 1.0, ("llamacpp-dgx-spark",))
 #: without those measurements: two thirds of the vendor's library, whatever the format
 _VARIANT_PRIOR = GemmVariant(0.67, float("inf"))
 
 
 def variant_rate(part: Mapping[str, Any], dtype: str, variant: str) -> float:
     """FLOP/s of a large GEMM by the kernels of `variant` ("" = the vendor's library)."""
-    rate, found = gemm_rate(part, dtype, is_alone=variant == ALONE), GEMM_VARIANTS.get(variant)
+    name, _, of = variant.replace("-graph", "").partition("+")
+    rate, found = gemm_rate(part, dtype, is_alone=variant == ALONE), GEMM_VARIANTS.get(name)
     if found is None:
         return rate
+    if is_held_out(GGML_FITTED):
+        found = _VARIANT_PRIOR
+    if of:
+        found = GemmVariant(*(EXPERTS_SHARE.get() * value for value in found))
     cycles = float(part.get("cores") or 0) * float(part.get("clock") or 0.0)
     return min(found.share * rate, found.flops_per_core_cycle * cycles) if cycles else found.share * rate
 
@@ -139,7 +148,7 @@ def solo_parts(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s
         bandwidth = float(part["memory"]["bandwidth"])
         found = decode_class(kernel.variant, str(part["memory"].get("part", "")), memory_rate(part) / bandwidth)
         memory = size / (found.efficiency * (bandwidth_bytes_per_s or bandwidth))
-        arithmetic = kernel.flops / gemm_rate(part, kernel.dtype)
+        arithmetic = kernel.flops / variant_rate(part, kernel.dtype, kernel.variant)
         return Parts(kernel.count * arithmetic, kernel.count * memory, kernel.count * found.layer_s)
     arithmetic = memory = 0.0
     if kernel.kind == "attention":

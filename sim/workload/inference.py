@@ -28,6 +28,11 @@ class Inference:
     is_prefetched: Annotated[
         bool | None, Doc("fetch weights of coming layers beside the compute; default as the framework does")
     ] = None
+    prefill_tokens: Annotated[
+        int | None,
+        Ge(1),
+        Doc("tokens of a prompt per pass over the weights (ubatch, max_num_batched_tokens); default the framework's"),
+    ] = None
     tensor_parallel: Annotated[int, Ge(1), Doc("GPUs that split each layer")] = 1
     pipeline_parallel: Annotated[int, Ge(1), Doc("GPUs that split the layers")] = 1
     device: Annotated[

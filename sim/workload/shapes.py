@@ -203,3 +203,11 @@ def from_huggingface(config: Mapping[str, Any], name: str = "") -> ModelShape:
     from sim.workload.shapes_huggingface import shape_of
 
     return shape_of(config, name)
+
+
+def attended(shape: ModelShape, context: float) -> float:
+    """Keys that a query at a context of that many tokens sees, in the mean over the layers; also what a cache must keep."""
+    if not shape.sliding_window or context <= shape.sliding_window:
+        return context
+    full = (shape.layers // shape.full_attention_every) / shape.layers if shape.full_attention_every else 0.0
+    return full * context + (1.0 - full) * shape.sliding_window

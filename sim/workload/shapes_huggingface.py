@@ -66,6 +66,8 @@ _UNSUPPORTED = {
 }  # fmt: skip
 _DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8"}
 _QUANTISED = {"fp8": "fp8", "mxfp4": "mxfp4", "bitsandbytes": "nf4"}
+#: of layers with windows, every n-th sees all, where a file does not say
+_FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6}
 _FIRST_PARTY = {"OpenMoeForCausalLM": "openmoe"}
 
 
@@ -86,7 +88,7 @@ def shape_of(config: Config, name: str = "") -> ModelShape:
     fields = form | values | _biases(config, architecture) | _experts(config, values, architecture)
     fields["tied_embeddings"] = config.get("tie_word_embeddings", form.get("tied_embeddings", False))
     fields["weight_dtype"] = _dtype(config)
-    fields |= _special(config, architecture, fields)
+    fields |= _special(config, architecture, fields) | _window(config, architecture, int(values["layers"]))
     label = name or str(config.get("_name_or_path") or architecture)
     return ModelShape(name=label, source=f"config.json of {label}", **fields)
 
@@ -207,6 +209,19 @@ def _special(config: Config, architecture: str, fields: Mapping[str, Any]) -> di
     if architecture == "mpt" and config.get("learned_pos_emb") and not (config.get("attn_config") or {}).get("alibi"):
         return {"position": "learned"}
     return {}
+
+
+def _window(config: Config, architecture: str, layers: int) -> dict[str, int]:
+    """Sliding window, and which layers see everything: listed, by a pattern, or as the architecture is built."""
+    window = config.get("sliding_window")
+    if not isinstance(window, int) or isinstance(window, bool) or window <= 0 or config.get("use_sliding_window") is False:
+        return {}
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list) and kinds:
+        full = sum(kind == "full_attention" for kind in kinds)
+        return {"sliding_window": window, "full_attention_every": max(1, round(layers / full)) if full else 0}
+    every = int(config.get("sliding_window_pattern") or _FULL_EVERY.get(architecture, 0))
+    return {"sliding_window": window, "full_attention_every": every}
 
 
 def _dtype(config: Config) -> str:

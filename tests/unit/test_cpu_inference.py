@@ -100,9 +100,9 @@ def test_experts_on_the_cpu_leave_the_gpu_and_are_read_where_they_lie():
     everything = sum(op.flops for op in whole.program.operations if op.phase == "decode" and op.micro_batch == 1)
     assert on_gpu == pytest.approx(everything - 48 * sizes.routed_flops_per_token)
     plan = capacity_plan(asked.job.workload, asked.job.placement, asked.machine)
-    experts = sizes.count.routed * sizes.weight_bytes
+    experts = sizes.count.routed * sizes.weight.routed
     assert plan["cpu0.dram"].by_class["weights"] == pytest.approx(experts)
-    assert plan["gpu0.gddr"].by_class["weights"] == pytest.approx(sizes.count.total * sizes.weight_bytes - experts)
+    assert plan["gpu0.gddr"].by_class["weights"] == pytest.approx(sizes.count.total * sizes.weight.other - experts)
     assert result.fits
 
 
@@ -110,7 +110,7 @@ def test_resident_experts_agree_with_the_plan():
     asked = scenario(MOE | {"cpu_moe_layers": 24}, "desktop-rtx-4090").job.workload
     step = generate(asked, {})
     on_host = sum(item.size_bytes for item in step.resident if item.tier == "dram" and item.tensor_class == TensorClass.WEIGHTS)
-    assert on_host == pytest.approx(Sizes(asked).count.routed * Sizes(asked).weight_bytes / 2)
+    assert on_host == pytest.approx(Sizes(asked).count.routed * Sizes(asked).weight.routed / 2)
 
 
 def test_each_expert_layer_on_the_cpu_costs_time_until_all_are_there():

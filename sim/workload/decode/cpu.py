@@ -23,7 +23,7 @@ class CpuLayers:
     def __init__(self, sizes: Sizes, profile: InferenceProfile, add: Add) -> None:
         self.sizes, self.profile, self._add = sizes, profile, add
         self.threads = float(sizes.inference.threads or 0)
-        self.dtype: Any = "int8" if sizes.weight_bytes <= 1.0625 else "bf16"
+        self.dtype: Any = "int8" if sizes.weight.routed <= 1.0625 else "bf16"
 
     def layer(
         self, stage: str, layer: int, queries: float, context: float, read_bytes: float, num_passes: int,
@@ -37,7 +37,7 @@ class CpuLayers:
             stage, layer, f"layer {layer}", tokens * sizes.layer_flops_per_token, operations * passes, after, mark
         )
         done = self.attention(stage, layer, queries, context, [done], mark, is_prompt=bool(num_passes))
-        cache = sizes.sequences * context * sizes.kv_bytes_per_token
+        cache = sizes.sequences * sizes.attended(context) * sizes.kv_bytes_per_token
         done = self._stream(stage, layer, "read KV", cache, TensorClass.KV_CACHE, [done], mark)
         return self._stream(stage, layer, f"layer {layer}", read_bytes * passes, TensorClass.WEIGHTS, [done], mark)
 

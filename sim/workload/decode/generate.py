@@ -62,7 +62,7 @@ def _resident(sizes: Sizes, homes: Mapping[TensorClass, str]) -> tuple[Residency
     weights = layers * sizes.layer_bytes + sizes.head_bytes
     experts = layers * sizes.routed_bytes * sizes.num_expert_layers_on_cpu / shape.layers * (1 - on_cpu)
     context = inference.prompt_length + inference.output_length
-    cache = layers * sizes.sequences * context * sizes.kv_bytes_per_token
+    cache = layers * sizes.sequences * sizes.attended(context) * sizes.kv_bytes_per_token
     kind, kept = TensorClass.WEIGHTS, TensorClass.KV_CACHE
     cached_by_cpu = "home" if kept in homes and homes[kept] != "gpu" else "dram"
     rows = (

@@ -50,7 +50,7 @@ class Lane:
         """The prompt, but for reused tokens, in as many passes as the framework makes of it."""
         inference = self.inference
         computed = inference.prompt_length - inference.reused_tokens
-        limit = self.profile.prefill_tokens
+        limit = inference.prefill_tokens or self.profile.prefill_tokens
         num_chunks = max(1, ceil(computed * self.sizes.sequences / limit)) if limit else 1
         written = min(num_chunks, _MAX_CHUNKS, computed) if len(self.stages) > 1 else 1
         for chunk in range(written):
@@ -174,7 +174,7 @@ class Lane:
         """What attention waits for beside the weights, and whether it runs on the CPU."""
         sizes = self.sizes
         earlier = context - queries  # tokens per sequence whose keys and values lie at their home
-        size = sizes.sequences * earlier * sizes.kv_bytes_per_token
+        size = sizes.sequences * sizes.attended(earlier) * sizes.kv_bytes_per_token
         if is_cpu or not earlier:
             return [], False
         if self.cache_home == "gpu":
@@ -197,7 +197,7 @@ class Lane:
         sent = self._move(stage, "d2h", "queries", size, "gpu", "dram", [self._last], layer, mark, kind)
         done = self._add(
             stage, "cpu", Kind.HOST_UPDATE, "attention", [sent, *staged],
-            num_elements=sizes.sequences * context * sizes.kv_bytes_per_token,
+            num_elements=sizes.sequences * sizes.attended(context) * sizes.kv_bytes_per_token,
             bytes_per_element=self.profile.cpu_attention_traffic, tensor_class=TensorClass.KV_CACHE, layer=layer, **mark,
         )  # fmt: skip
         return self._move(stage, "h2d", "values", size, "dram", "gpu", [done], layer, mark, kind)

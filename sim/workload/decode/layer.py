@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from sim.records import Kernel
 from sim.workload.decode.sizes import Sizes
 from sim.workload.formats import BLOCK_FORMATS, KV_BYTES, NATIVE, WEIGHT_BYTES
@@ -45,15 +47,30 @@ class LayerKernels:
             n=max(1, round(flops_per_token / (2.0 * hidden))), k=hidden, dtype=self.dtype, variant=self.variant,
             count=num_passes, name="linear",
         )  # fmt: skip
+        products = self._by_expert(gemm, flops_per_token)
         if not context:
-            return (gemm, *self._dequantise(read_bytes, 0.0))
+            return (*products, *self._dequantise(read_bytes, 0.0))
         attended = context - queries / 2  # causal: the mean over the rows of a prompt
         attention = Kernel(
             kind="attention", flops=sequences * sizes.attention_flops(queries, attended),
-            read_bytes=sequences * context * sizes.kv_bytes_per_token, write_bytes=out, sequence_length=round(context),
-            name="attention",
+            read_bytes=sequences * sizes.attended(context) * sizes.kv_bytes_per_token, write_bytes=out,
+            sequence_length=round(context), name="attention",
         )  # fmt: skip
-        return (gemm, attention, *self._dequantise(read_bytes, 0.0))
+        return (*products, attention, *self._dequantise(read_bytes, 0.0))
+
+    def _by_expert(self, gemm: Kernel, flops_per_token: float) -> tuple[Kernel, ...]:
+        """The products of a prompt; ggml's kernels for experts are slower than those for whole matrices."""
+        sizes = self.sizes
+        others = sizes.layer_flops_per_token - sizes.routed_flops_per_token
+        share = max(0.0, flops_per_token - others) / flops_per_token
+        if not self.variant or share < 1e-9:
+            return (gemm,)
+        dense = replace(gemm, flops=gemm.flops * (1 - share), read_bytes=gemm.read_bytes * (1 - share))
+        experts = replace(
+            gemm, flops=gemm.flops * share, read_bytes=gemm.read_bytes * share, write_bytes=0.0,
+            variant=f"{self.variant}+experts", name="experts",
+        )  # fmt: skip
+        return (dense, experts)
 
     def head(self) -> Kernel:
         """Logits of one token of every sequence."""
@@ -73,7 +90,7 @@ class LayerKernels:
 
     def _cache(self, context: float) -> tuple[float, float]:
         """Bytes that attention moves, and elements unpacked ahead of it."""
-        size = self.sizes.sequences * context * self.sizes.kv_bytes_per_token
+        size = self.sizes.sequences * self.sizes.attended(context) * self.sizes.kv_bytes_per_token
         if self.profile.dequantise_traffic and self.inference.kv_cache == "int4":
             elements = size / KV_BYTES["int4"]
             return 2.0 * elements * self.profile.attention_traffic, elements

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from sim.held_out import Fitted
 from sim.workload import shapes
-from sim.workload.formats import KV_BYTES, WEIGHT_BYTES
+from sim.workload.formats import KV_BYTES
 from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
+from sim.workload.stored import StoredWeight, stored_weight
+
+#: t tokens touch as many experts as t^POPULARITY that draw evenly: fit over decodes of 8 and 32 sequences of gpt-oss-120b and
+#: Qwen3 30B-A3B on a DGX Spark, whose memory they fill; without them: even draws
+POPULARITY = Fitted(0.85, 1.0, ("llamacpp-dgx-spark",))
 
 
 @dataclass(frozen=True)
@@ -27,10 +33,10 @@ class Sizes:
         """Exact parameter counts."""
         return shapes.parameters(self.shape)
 
-    @property
-    def weight_bytes(self) -> float:
+    @cached_property
+    def weight(self) -> StoredWeight:
         """Bytes of one stored weight."""
-        return WEIGHT_BYTES[self.inference.weights]
+        return stored_weight(self.inference)
 
     @property
     def sequences(self) -> int:
@@ -40,30 +46,32 @@ class Sizes:
     @cached_property
     def layer_bytes(self) -> float:
         """Stored bytes of an average layer on one tensor-parallel rank."""
-        return self.count.layers / self.shape.layers * self.weight_bytes / self.inference.tensor_parallel
+        others = (self.count.layers - self.count.routed) * self.weight.other / self.shape.layers
+        return others / self.inference.tensor_parallel + self.routed_bytes
 
     @cached_property
     def head_bytes(self) -> float:
         """Stored bytes of the output projection that a pass reads (the embedding itself when tied)."""
         head = self.count.head or self.shape.vocabulary * self.shape.hidden
-        return (head + self.count.final_norm) * self.weight_bytes / self.inference.tensor_parallel
+        return (head + self.count.final_norm) * self.weight.other / self.inference.tensor_parallel
 
     def read_share(self, tokens: float) -> float:
         """Share of a layer's bytes that `tokens` tokens read: all of a dense layer, the distinct experts of a mixture.
 
-        With k of E experts per token drawn evenly, a pass touches E * (1 - (1 - k/E)^tokens) of them in the mean.
+        With k of E experts per token, a pass touches E * (1 - (1 - k/E)^draws) of them in the mean.
         """
-        return 1.0 - self.count.routed / self.count.layers * (1.0 - self.touched_share(tokens))
+        return 1.0 - self.routed_bytes / self.layer_bytes * (1.0 - self.touched_share(tokens))
 
     def touched_share(self, tokens: float) -> float:
-        """Share of a layer's routed experts that `tokens` tokens draw."""
+        """Share of a layer's routed experts that `tokens` tokens draw: popular experts are drawn again and again."""
         shape = self.shape
-        return 1.0 - float((1.0 - shape.experts_per_token / shape.experts) ** tokens) if shape.experts else 1.0
+        draws = tokens ** POPULARITY.get() if tokens > 1 else tokens
+        return 1.0 - float((1.0 - shape.experts_per_token / shape.experts) ** draws) if shape.experts else 1.0
 
     @cached_property
     def routed_bytes(self) -> float:
         """Stored bytes of all routed experts of an average layer on one rank."""
-        return self.count.routed / self.shape.layers * self.weight_bytes / self.inference.tensor_parallel
+        return self.count.routed / self.shape.layers * self.weight.routed / self.inference.tensor_parallel
 
     @cached_property
     def routed_flops_per_token(self) -> float:
@@ -108,12 +116,17 @@ class Sizes:
             elements = heads * 2.0 * shapes.head_dim(shape)
         return elements * KV_BYTES[self.inference.kv_cache]
 
+    def attended(self, context: float) -> float:
+        """Keys that a query at that context attends to, in the mean over layers with and without a sliding window."""
+        return shapes.attended(self.shape, context)
+
     def attention_flops(self, queries: float, context: float) -> float:
         """Score and value FLOPs of one sequence in one layer on one rank: `queries` rows over `context` keys.
 
         A single query of latent attention works on the compressed keys and values themselves.
         """
         shape, width = self.shape, 2.0 * shapes.query_width(self.shape)
+        context = self.attended(context)
         if shape.attention_type == "mla" and queries == 1:
             width = float(shape.heads * (2 * shape.kv_lora_rank + shape.qk_rope_head_dim))
         return 2.0 * queries * context * width / self.inference.tensor_parallel

@@ -9,10 +9,11 @@ from sim.records import TensorClass
 from sim.workload.footprint.counts import is_moe_layer
 from sim.workload.footprint.host import pinned_bytes
 from sim.workload.footprint.ledger import INFERENCE_MOMENTS, Footprint, Term
-from sim.workload.formats import KV_BYTES, WEIGHT_BYTES
+from sim.workload.formats import KV_BYTES
 from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
-from sim.workload.shapes import head_dim, kv_heads, parameters, query_width
+from sim.workload.shapes import attended, head_dim, kv_heads, parameters, query_width
+from sim.workload.stored import stored_weight
 
 CONTEXT_BYTES = 0.5e9
 PASSES = INFERENCE_MOMENTS[1:]
@@ -31,12 +32,12 @@ def kv_cache_bytes(inference: Inference) -> float:
     length = inference.prompt_length + inference.output_length
     sequences = inference.batch_size * inference.num_batches
     shape = inference.model
-    return float(shape.layers * kv_cache_elements(shape) * length * sequences) * KV_BYTES[inference.kv_cache]
+    return float(shape.layers * kv_cache_elements(shape) * attended(shape, length) * sequences) * KV_BYTES[inference.kv_cache]
 
 
 def weight_bytes(inference: Inference) -> float:
     """Bytes of all weights in their storage format; 1-D parameters and 16-bit embeddings of block formats are included."""
-    return parameters(inference.model).total * WEIGHT_BYTES[inference.weights]
+    return stored_weight(inference).size(parameters(inference.model))
 
 
 def _placed_bytes(inference: Inference, tier: str, share: float) -> float:
@@ -121,13 +122,16 @@ def _cpu_expert_share(inference: Inference) -> float:
     if not inference.cpu_moe_layers:
         return 0.0
     count = parameters(inference.model)
-    return count.routed / count.total * inference.cpu_moe_layers / count.moe_layers
+    stored = stored_weight(inference)
+    return count.routed * stored.routed / stored.size(count) * inference.cpu_moe_layers / count.moe_layers
 
 
 def _layer_bytes(inference: Inference, layer: int) -> float:
     count = parameters(inference.model)
     size = count.moe_layer if is_moe_layer(inference.model, layer) else count.dense_layer
-    return size * WEIGHT_BYTES[inference.weights]
+    stored = stored_weight(inference)
+    routed = count.experts * count.expert if is_moe_layer(inference.model, layer) else 0
+    return routed * stored.routed + (size - routed) * stored.other
 
 
 def _pass_bytes(inference: Inference, num_tokens: int) -> float:

@@ -67,6 +67,14 @@ INFERENCE_PROFILES = {
             fitted={"split_layer_s": ("gpu-benchmarks-llm",)},
         ),
         InferenceProfile(
+            name="llama.cpp-2025",
+            source="llama.cpp of 2025: CUDA and HIP back ends capture a pass as one graph and fuse its small kernels (pull "
+            "request 6766, on by default); all else as llama.cpp",
+            gemm_variant="ggml-graph", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
+            is_cpu_backend=True, handover_s=0.1e-3,
+            fitted={"split_layer_s": ("gpu-benchmarks-llm",)},
+        ),
+        InferenceProfile(
             name="ktransformers",
             source="KTransformers: routed experts on the CPU whatever the batch (DeepSeek-R1/V3 tutorial at 034a116), the "
             "rest on the GPU as one graph; prompts in chunks of 8192 tokens",

@@ -18,7 +18,8 @@ _MLA: Row = {
 _GPT_OSS: Row = {
     "hidden": 2880, "heads": 64, "kv_heads": 8, "head_dim": 64, "ffn": 2880, "vocabulary": 201088, "experts_per_token": 4,
     "expert_ffn": 2880, "attention_bias": True, "output_bias": True, "mlp_bias": True, "router_bias": True,
-    "attention_sinks": True, "max_positions": 131072, "weight_dtype": "mxfp4", "source": _OSS,
+    "attention_sinks": True, "max_positions": 131072, "sliding_window": 128, "full_attention_every": 2,
+    "weight_dtype": "mxfp4", "source": _OSS,
 }  # fmt: skip
 
 _TABLE: dict[str, Row] = {

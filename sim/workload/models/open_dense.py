@@ -56,6 +56,9 @@ _GEMMA: dict[str, tuple[int, int, int, int, int, int, int, bool]] = {
     "gemma-2-9b": (42, 3584, 16, 8, 256, 14336, 4, False),
     "gemma-2-27b": (46, 4608, 32, 16, 128, 36864, 4, False),
     "gemma-3-1b": (26, 1152, 4, 1, 256, 6912, 4, True),
+    "gemma-3-4b": (34, 2560, 8, 4, 256, 10240, 4, True),
+    "gemma-3-12b": (48, 3840, 16, 8, 256, 15360, 4, True),
+    "gemma-3-27b": (62, 5376, 32, 16, 128, 21504, 4, True),
 }
 _PHI3: dict[str, tuple[int, int, int, int, int, int]] = {
     "phi-3-mini": (32, 3072, 32, 32, 8192, 32064),
@@ -138,6 +141,15 @@ _SINGLE: dict[str, Row] = {
 }  # fmt: skip
 
 
+def _window(name: str) -> Row:
+    """Sliding windows: every second layer of Gemma 2 sees all, every sixth of Gemma 3."""
+    if name.startswith("gemma-2-"):
+        return {"sliding_window": 4096, "full_attention_every": 2}
+    if name.startswith("gemma-3-"):
+        return {"sliding_window": 512 if name == "gemma-3-1b" else 1024, "full_attention_every": 6}
+    return {}
+
+
 def rows() -> dict[str, Row]:
     """Name -> arguments of ModelShape."""
     table: dict[str, Row] = dict(_SINGLE)
@@ -170,7 +182,7 @@ def rows() -> dict[str, Row]:
         table[name] = {
             "layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv, "head_dim": head, "ffn": ffn,
             "vocabulary": 262144 if name.startswith("gemma-3") else 256000, "max_positions": 8192, "tied_embeddings": True,
-            "norms_per_layer": norms, "qk_norm": qk_norm, "source": f"Gemma team; {_HUB}",
+            "norms_per_layer": norms, "qk_norm": qk_norm, "source": f"Gemma team; {_HUB}", **_window(name),
         }  # fmt: skip
     for name, (layers, hidden, heads, kv, ffn, vocabulary) in _PHI3.items():
         table[name] = {
