@@ -2,8 +2,8 @@
 
 T = A + X/B + 2 g sqrt(A X/B): A the latency of all hops, X bytes that cross the slowest link of one rank, B its rate.
 The last term is the cost of cutting X into chunks that pipeline over the hops (g = 1 for the best fixed chunk).
-Fitted on nccl-tests tables of V100, A100, H100, H200, GB200 (docs/model.md, Collectives): 7.8 / 21 % on rings,
-3.3 / 23 % with in-switch reduction. Not modelled: protocol switches (LL, LL128) below 1 MB beyond their floor.
+Fitted on nccl-tests tables of V100, A100, H100, H200, B200, GB200 and MI300X (docs/model.md, Collectives): 6 / 21 %. Not
+modelled: protocol switches (LL, LL128) below 1 MB beyond their floor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from math import sqrt
 from sim.held_out import Fitted
 
 _RINGS = ("vtrain/v100-x8", "vtrain/a100-x4", "vtrain/a100-x8", "azure-ai-benchmarking/a100-x8")
-_SWITCHES = ("azure-ai-benchmarking/h100-x8", "stas-ml-engineering/h200-x8")
+_SWITCHES = ("azure-ai-benchmarking/h100-x8", "stas-ml-engineering/h200-x8", "gke-a4/b200-x8")
+_MESHES = ("hisohara-ai-scripts/mi300x-x8",)
 #: seconds per hop of a collective, kernel launch and handshake included; without the fit: data
 #: and a flag, each across a link in 0.7 us (pointer chase between GPUs), and a poll
 HOP_S = Fitted(2.1e-6, 2e-6, (*_RINGS, *_SWITCHES))
@@ -21,7 +22,12 @@ HOP_S = Fitted(2.1e-6, 2e-6, (*_RINGS, *_SWITCHES))
 #: kernels: fit over 7B and 70B decodes on 2 to 8 A100 (gpt-fast, README at 0f925b5); +-50 %
 ONE_SHOT_S = 4e-6
 #: chunking loss g by algorithm; without the fits: the best fixed chunk
-_CHUNKING = {"ring": Fitted(0.70, 1.0, _RINGS), "switch": Fitted(0.37, 1.0, _SWITCHES), "network": Fitted(1.1, 1.0, ())}
+_CHUNKING = {
+    "ring": Fitted(0.70, 1.0, _RINGS),
+    "switch": Fitted(0.45, 1.0, _SWITCHES),
+    "mesh": Fitted(0.50, 1.0, _MESHES),
+    "network": Fitted(1.1, 1.0, ("cscs-docs/alps-2n",)),
+}
 #: times that the (n - 1) / n of a buffer that a rank lacks passes the link
 _TURNS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
 

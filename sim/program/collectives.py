@@ -113,6 +113,8 @@ def _inside(
         return [_walked(machine, kind, local, device, volume)]
     uses, loads = _spread(machine, device, out, into, "collective", volume)
     levels = [_Level("ring", uses, loads, latency_s, chunking("ring"))]
+    if kind == "all_reduce" and num_nodes == 1 and len(out) == num - 1 > 2 and all(edge.link == "xgmi" for edge in out):
+        levels.append(_Level("direct exchange", uses, loads, tree_latency(num), chunking("mesh")))
     switch = machine.devices.get(out[0].target)
     if kind == "all_reduce" and len(out) == 1 and switch is not None and switch.part.get("reduces"):
         uses, loads = _spread(machine, device, out, into, "reduction", switch_volume(num))
