@@ -8,7 +8,8 @@ its stream). The seconds of each link are split among the resources that set its
   the rest; where that split is unknown, the channel owns the share of it that the operation used, and the cores the rest;
 - at its cap, a copy that saturates no channel is paced by the copy engine;
 - below its cap, the channel that limited it owns all: the one that its own ranks fill, else of those it crosses the one
-  that was saturated longest.
+  that was saturated longest;
+- threads that wait for what they have in flight, on channels that are not full, are paced by their cores.
 """
 
 from __future__ import annotations
@@ -139,6 +140,9 @@ def _shares(operation: Operation, duration_s: float, uses: Sequence[_Use], devic
     _, alone = max(
         [(share * use.num_sharers, use.name) for share, use in used if share * use.num_sharers >= _AT_CAP], default=(0.0, "")
     )
+    if not alone and operation.window_bytes and all(use.saturated_s < duration_s / 2 for _, use in used):
+        own = next((use.name for use in uses if not use.is_moved), f"{busiest.split('.')[0]}.cores")
+        return {own: 1.0}
     return {alone or max((use.saturated_s, share, use.name) for share, use in used)[2]: 1.0}
 
 

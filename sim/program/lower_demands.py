@@ -199,10 +199,11 @@ class Demands:
             return self._collective(op, rank, device)
         if op.kind == Kind.HOST_UPDATE:
             traffic = self.routes.update_traffic(op, device)
-            sockets = self.routes.num_sockets(device) if op.is_spread else 1
+            is_spread = op.is_spread or self._is_one_sided(device)
+            sockets = self.routes.num_sockets(device) if is_spread else 1
             cores = op.num_cores / sockets or self._cores_share(device)
             return op.num_elements * op.bytes_per_element, self.routes.host(
-                traffic, device, op.write_share, cores, is_spread=op.is_spread
+                traffic, device, op.write_share, cores, is_spread=is_spread
             )
         if op.kind == Kind.HOST_WORK:
             part = self.machine.part(self.machine.host_of(device))
@@ -214,6 +215,14 @@ class Demands:
         if op.kind == Kind.IO:
             return op.size_bytes, self.routes.io(source, target, device)
         return op.size_bytes, self.routes.copy(source, target, device, is_pinned=op.is_pinned, is_direct=op.is_direct)
+
+    def _is_one_sided(self, device: str) -> bool:
+        """Whether all ranks have their GPUs on some of the host's sockets though there are ranks for each.
+
+        Launchers deal the cores of the whole host out to the ranks in order (DeepSpeed's --bind_cores_to_rank), so every
+        socket's memory works, whichever the GPUs hang on.
+        """
+        return sum(self._crowd.values()) >= self.routes.num_sockets(device) > len(self._crowd)
 
     def _cores_share(self, device: str) -> float:
         cpu = self.machine.host_of(device)
