@@ -123,6 +123,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     is_pinned: bool = True
     is_direct: bool = False  # storage to GPU memory without a bounce through host memory
     is_faulted: bool = False  # managed memory: the GPU's page faults bring the bytes in
+    is_clean: bool = False  # and what they push out has a copy on the host: nothing is written back
     rate_share: float = 1.0  # of a link's rate that the framework's copies reach; a drive at an end keeps its own
     # collective
     collective: CollectiveKind | None = None
@@ -140,6 +141,7 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     # anything: a duration that no resource explains (launch gaps, framework hooks, measured host work)
     fixed_s: float = 0.0
     mapped_bytes: float = 0.0  # fresh host memory: the process takes a page fault for each page before it can use it
+    is_host_allocated: bool = False  # compute: the operands are in memory of the host's allocator
     dispatch_s: float = 0.0  # compute: the CPU needs this long to launch the kernels; the operation lasts at least as long
     compute_share: float = 0.0  # collective: share of the device's multiprocessors that it occupies
     allocates: tuple[Residency, ...] = ()  # when it starts

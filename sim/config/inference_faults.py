@@ -34,6 +34,9 @@ def inference_faults(job: Job, machine: Machine, document: Document, path: NodeP
     if inference.threads and inference.threads > cores:
         what = f"threads {inference.threads}: the socket has {cores:.0f} cores"
         found.append(document.fault((*here, "threads"), what, "use at most as many; leave it out for all"))
+    if inference.is_system and machine.gpus() and not _loads_host_memory(machine):
+        what = f"{machine.gpus()[0]} cannot load from the host's memory: it has no coherent link to it"
+        found.append(document.fault((*here, "is_system"), what, "write is_managed: true, or place weights: dram"))
     if inference.reuse_tier:
         try:
             machine.resolve(inference.reuse_tier, machine.seats()[0])
@@ -55,3 +58,9 @@ def inference_faults(job: Job, machine: Machine, document: Document, path: NodeP
             what = f"layers {entry.layers[0]}-{entry.layers[1]}: the model has layers 0-{inference.model.layers - 1}"
             found.append(document.fault(where, what))
     return found
+
+
+def _loads_host_memory(machine: Machine) -> bool:
+    """Whether GPU kernels may load from memory of the system's allocator: one memory, or a coherent link."""
+    part = machine.part(machine.gpus()[0])
+    return bool(part.get("c2c") or part.get("cpu"))

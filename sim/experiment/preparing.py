@@ -10,6 +10,7 @@ import msgspec
 from sim.errors import InputError
 from sim.experiment.overflow import page_cached, spilled, swap_of
 from sim.kept import Kept
+from sim.placement import access_counters
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
 from sim.placement.heat import is_uneven, with_accesses
@@ -75,6 +76,11 @@ def lowered(step: Step, job: Job, scenario: Scenario, coherence: Coherence | Non
     )  # fmt: skip
 
 
+def on_system_memory(job: Job, machine: Machine) -> Job:
+    """The job with what the system's allocator does to weights that it holds and nothing places."""
+    return dataclasses.replace(job, placement=access_counters.on_system_memory(job.placement, job.workload, machine))
+
+
 def _managed(job: Job, machine: Machine) -> Job:
     """Managed weights that do not fit beside the rest of GPU memory live in host memory: a cyclic sweep misses every page."""
     workload = job.workload
@@ -115,7 +121,7 @@ def placed(job: Job, machine: Machine) -> Job:
 
     What spills has been moved, and what movable memory cannot hold.
     """
-    job = _managed(job, machine)
+    job = _managed(on_system_memory(job, machine), machine)
     from sim.placement.demand import demands, planned, rest_of
     from sim.placement.registry import EXPLICIT
     from sim.placement.resolve import needs_policy, resolve

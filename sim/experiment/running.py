@@ -10,10 +10,10 @@ import msgspec
 
 from sim.config.reference import validation_errors
 from sim.experiment.overflow import Swap, cache_notes, page_cached, spill_notes, swap_of
-from sim.experiment.preparing import loaded, placed
+from sim.experiment.preparing import loaded, on_system_memory, placed
 from sim.experiment.result import Result
 from sim.experiment.solving import Solved, solve, step_seconds, summarised
-from sim.experiment.tiering import TieringStep, moves, settle
+from sim.experiment.tiering import TieringStep, moves, settle, settling_note
 from sim.experiment.together import all_tiers, on_host, simulate
 from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
@@ -42,7 +42,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     its seconds are remembered and the result has no `fastest`. Raises InputError for a scenario that no machine can
     run, InternalError for an impossible result.
     """
-    asked = tuple(loaded(job) for job in scenario.jobs)
+    asked = tuple(on_system_memory(loaded(job), _seen_by(scenario, job)) for job in scenario.jobs)
     scenario = dataclasses.replace(scenario, jobs=tuple(placed(job, _seen_by(scenario, job)) for job in asked))
     if len(scenario.jobs) > 1:
         return _run_together(scenario, asked)
@@ -79,6 +79,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
             *scenario.machine.assumptions,
             *step.notes,
             *solved.program.notes,
+            *settling_note(tiering, "answer" if isinstance(scenario.job.workload, Inference) else "step"),
             *role_notes(scenario.job.placement, scenario.machine),
             *zone_notes(scenario.job.workload, scenario.machine),
             *spill_notes(asked[0].placement, scenario.job),
@@ -228,7 +229,9 @@ def fastest_twin(scenario: Scenario) -> Scenario | None:
 
 def _without_offload(workload: Training | Inference | Step | Trace) -> Training | Inference | Step | Trace:
     if isinstance(workload, Inference):
-        return dataclasses.replace(workload, gpu_layers=None, is_managed=False, reuse_tier="")
+        return dataclasses.replace(
+            workload, gpu_layers=None, is_managed=False, is_system=False, managed_advice=(), reuse_tier=""
+        )
     if not isinstance(workload, Training):
         return workload
     optimizer = workload.optimizer

@@ -13,18 +13,21 @@ from collections.abc import Mapping, Sequence
 
 from sim.experiment.preparing import lowered, step_of
 from sim.experiment.solving import summarised
+from sim.placement.access_counters import NAME as ACCESS_COUNTER
+from sim.placement.access_counters import counted_views
 from sim.placement.capacity import capacity_plan
 from sim.placement.demand import demands, planned
 from sim.placement.heat import groups_of
 from sim.placement.hot_cold import option
 from sim.placement.plan import Placement
 from sim.placement.policies import Migration, Observation, Pages
-from sim.placement.registry import policy
+from sim.placement.registry import MOVING, policy
 from sim.placement.resolve import tier_views
 from sim.program.merge import Part, merge, of_job
 from sim.records import Kind, Operation, Program, Replay, Step, Stream, Struct, TensorClass
 from sim.scenario import Job, Scenario
 from sim.topology.machine import Machine
+from sim.units import format_bytes, format_seconds
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -56,7 +59,21 @@ class Settled:
 
 def moves(job: Job) -> bool:
     """Whether a policy of the job's placement may move pages after they were placed."""
-    return any(entry.policy == "hot_cold" for entry in job.placement.entries)
+    return any(entry.policy in MOVING for entry in job.placement.entries)
+
+
+def settling_note(steps: Sequence[TieringStep], what: str) -> tuple[str, ...]:
+    """How a job came to its steady step, in words; `what` is a step or an answer."""
+    if len(steps) < 2:
+        return ()
+    first, last = steps[0], steps[-1]
+    moved = sum(step.promoted_bytes + step.demoted_bytes for step in steps)
+    answered = " % of the accesses, then ".join(f"{100 * step.fast_access_share:.3g}" for step in (first, last))
+    return (
+        f"pages move for {len(steps) - 1} {what}s ({format_bytes(moved)}): the first takes "
+        f"{format_seconds(first.step_time_s)}, the {what} told here {format_seconds(last.step_time_s)}; "
+        f"the fastest tier answers {answered} %",
+    )
 
 
 def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
@@ -66,8 +83,8 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
     """
     machine = scenario.machine
     device = machine.seats()[0]
-    dynamic = [entry for entry in job.placement.entries if entry.policy == "hot_cold"]
-    options, classes = dynamic[0].options, [entry.tensor_class for entry in dynamic]
+    dynamic = [entry for entry in job.placement.entries if entry.policy in MOVING]
+    name, options, classes = dynamic[0].policy, dynamic[0].options, [entry.tensor_class for entry in dynamic]
     placement, pending, history = first, list[Migration](), list[TieringStep]()
     lying: dict[Pages, dict[str, float]] = {}  # share of a class's bytes by tier, of its pages by heat
     elapsed_s, num_unseen, step_s = 0.0, 0, option(options, "scan_period_s")
@@ -101,7 +118,8 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
             pages: {tier: part * sizes[pages[0]].size_bytes for tier, part in parts.items()} for pages, parts in lying.items()
         }
         touches = {pages: sizes[pages[0]].touched_bytes_per_step * share for pages, (_, share) in heat.items()}
-        views = tier_views(machine, device, options, taken)
+        is_counted = name == ACCESS_COUNTER
+        views = counted_views(machine, device, taken) if is_counted else tier_views(machine, device, options, taken)
         history.append(_row(step_s, moved, resident, touches, views[0].name))
         if len(history) >= option(options, "steps"):
             return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))
@@ -112,7 +130,7 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
         elif not pending and elapsed_s >= option(options, "scan_period_s"):
             touched = {pages: num_unseen * size for pages, size in touches.items()}
             observation = Observation(elapsed_s=elapsed_s, tiers=tuple(views), resident_bytes=resident, touched_bytes=touched)
-            pending = list(policy("hot_cold").decide(observation, options))
+            pending = list(policy(name).decide(observation, options))
             elapsed_s, num_unseen = 0.0, 0
             if sum(move.size_bytes for move in pending) <= _STEADY * sum(sum(parts.values()) for parts in resident.values()):
                 return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))

@@ -16,6 +16,8 @@ REPLACEMENTS = ("lru", "refault")
 SWAP_CLUSTER_BYTES = 8 * 4096.0
 #: software path of one major fault, beside the drive's own latency (assumed, +-50%: fault entry, swap cache, block layer)
 SWAP_FAULT_S = 10e-6
+#: share of a link's rate at which managed pages are prefetched into full memory: each block's eviction precedes its copy
+PREFETCH_SHARE = 0.5
 #: GPU managed memory: one batch of replayable faults moves about this many bytes and costs this long to service, beside
 #: the copy itself (assumed, +-50%; sized so that a thrashing kernel sees single-digit GB/s, as reported for V100 to GH200)
 GPU_FAULT_BATCH_BYTES = 512.0 * 1024
@@ -39,12 +41,14 @@ def swap_rate(device_latency_s: float, num_threads: float) -> float:
     return max(1.0, num_threads) * SWAP_CLUSTER_BYTES / (device_latency_s + SWAP_FAULT_S)
 
 
-def gpu_fault_rate(link_bytes_per_s: float) -> float:
+def gpu_fault_rate(link_bytes_per_s: float, *, is_clean: bool = False) -> float:
     """Bytes/s at which a GPU's faults bring managed pages over a link, evicting as many the other way.
 
-    A batch is serviced, then copied; the eviction precedes the copy when memory is full.
+    A batch is serviced, then copied; the eviction precedes the copy when memory is full. Pages that the host has a copy of
+    (`is_clean`: advice read-mostly) are dropped instead of written back.
     """
-    return GPU_FAULT_BATCH_BYTES / (GPU_FAULT_BATCH_S + 2.0 * GPU_FAULT_BATCH_BYTES / link_bytes_per_s)
+    num_copies = 1.0 if is_clean else 2.0
+    return GPU_FAULT_BATCH_BYTES / (GPU_FAULT_BATCH_S + num_copies * GPU_FAULT_BATCH_BYTES / link_bytes_per_s)
 
 
 def cache_hit_share(data_bytes: float, room_bytes: float, epochs: float) -> float:

@@ -40,7 +40,7 @@ class HotCold:
         """Migrations after a scan; none on a machine whose memory is all in one tier."""
         if len(seen.tiers) < 2:
             return ()
-        scan = _Scan(seen, option(options, "hysteresis"))
+        scan = Scan(seen, option(options, "hysteresis"))
         reserve = option(options, "free_share") * seen.tiers[0].capacity_bytes
         scan.make_room(reserve)
         scan.promote(option(options, "promotion_bandwidth_bytes_per_s") * seen.elapsed_s, reserve)
@@ -53,7 +53,7 @@ class _Place:
     free: float
 
 
-class _Scan:
+class Scan:
     """One scan: heat of pages, what lies where, what was decided so far."""
 
     def __init__(self, seen: Observation, hysteresis: float) -> None:

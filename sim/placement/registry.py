@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sim.errors import Fault, InputError
+from sim.placement.access_counters import NAME, AccessCounter
 from sim.placement.hot_cold import HotCold
 from sim.placement.policies import BandwidthProportional, FastestFirst, FirstTouch, LatencyCriticalFirst, Policy
 
@@ -25,13 +26,17 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, str, float]]] = {
         "steps": ("number", "steps", 1.0),
     }
 }
+#: what hardware and driver do by themselves; nobody asks for it by name
+_IMPLIED: dict[str, Policy] = {NAME: AccessCounter()}
+#: policies that move pages after they were placed
+MOVING = ("hot_cold", NAME)
 #: forms that name their shares themselves
 EXPLICIT = ("interleave", "weighted_interleave", "by_layer")
 
 
 def policy(name: str) -> Policy:
     """The policy of that name; InputError listing the names otherwise."""
-    if name in POLICIES:
-        return POLICIES[name]
+    if name in POLICIES or name in _IMPLIED:
+        return (POLICIES | _IMPLIED)[name]
     known = ", ".join((*EXPLICIT, *POLICIES))
     raise InputError(Fault(what=f"unknown placement policy {name!r}", remedy=f"use one of {known}", path="placement.policy"))

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sim.errors import Fault, InputError
+from sim.placement.access_counters import NAME as ACCESS_COUNTER
+from sim.placement.access_counters import counted_views
 from sim.placement.plan import Entry, Placement
 from sim.placement.policies import Demand, TierView
 from sim.placement.registry import EXPLICIT, policy
@@ -40,7 +42,8 @@ def resolve(
     taken = dict(reserved) if reserved is not None else _explicit_bytes(placement, machine, demands, device)
     done: dict[int, Entry] = {}
     for name, options, indices in _together(placement.entries):
-        views = tier_views(machine, device, options, taken)
+        is_counted = name == ACCESS_COUNTER
+        views = counted_views(machine, device, taken) if is_counted else tier_views(machine, device, options, taken)
         wanted = [demands.get(placement.entries[i].tensor_class) for i in indices]
         asked = [demand for demand in wanted if demand is not None and demand.size_bytes > 0]
         shares = policy(name).place(asked, views, options)

@@ -34,10 +34,12 @@ class Compute:
 def compute(op: StepOperation, part: Mapping[str, Any], memory: Flow) -> Compute:
     """The flow of the operation's kernels; it lasts at least as long as the CPU needs to launch them.
 
-    `memory` is the device's access to its own memory. A fully dispatch-bound operation moves its bytes slowly.
+    `memory` is the device's access to its own memory. Operands that the host's allocator gave lie in smaller pages: an APU
+    reads them at `host_allocation_share` of its rate. A fully dispatch-bound operation moves its bytes slowly.
     """
     parts = [solo_parts(kernel, part) for kernel in op.kernels]
-    busy = sum(sum(item) for item in parts)
+    share = float(part.get("host_allocation_share") or 1.0) if op.is_host_allocated else 1.0
+    busy = sum(sum(item) for item in parts) + (1.0 / share - 1.0) * sum(item.memory_s for item in parts)
     flops = sum(kernel.flops * kernel.count for kernel in op.kernels)
     size = sum((kernel.read_bytes + kernel.write_bytes) * kernel.count for kernel in op.kernels)
     duration = (busy**SMOOTH + op.dispatch_s**SMOOTH) ** (1 / SMOOTH)

@@ -51,7 +51,7 @@ class _Lowering:
         self.step, self.machine = step, machine
         self.demands = Demands(step, machine, placement, coherence)
         self.outline = self.demands.outline
-        self._computes: dict[tuple[str, int, float], Compute] = {}
+        self._computes: dict[tuple[str, int, float, bool], Compute] = {}
         self.ranks = arrange(step, machine, self.demands.footways, is_folded=is_folded)
 
     def program(self) -> Program:
@@ -167,13 +167,14 @@ class _Lowering:
     def _slot(self, op: StepOperation, group: Group) -> tuple[object, ...]:
         """What decides the numbers of an operation of a group."""
         if op.kind == Kind.COMPUTE:
-            return (id(op.kernels), op.dispatch_s, op.fixed_s)
+            return (id(op.kernels), op.dispatch_s, op.is_host_allocated, op.fixed_s)
         if op.kind in _WITHOUT_WORK:
             return (op.fixed_s,)
         return (
             *self.demands.key(op, group.ranks[0]),
             op.rate_share,
             op.is_faulted,
+            op.is_clean,
             op.compute_share,
             op.fixed_s,
             op.mapped_bytes,
@@ -210,7 +211,7 @@ class _Lowering:
     def _rate_cap(self, op: StepOperation, group: Group, own: float, path: float) -> float:
         """Bytes/s of a transfer alone: what the path does, less what a framework or page faults lose on it."""
         if op.is_faulted and not self.machine.part(group.device).get("c2c"):  # over a coherent link nothing has to move first
-            return gpu_fault_rate(path)
+            return gpu_fault_rate(path, is_clean=op.is_clean)
         return own if op.rate_share == 1.0 or self._is_storage(op, group) else op.rate_share * path
 
     def _is_storage(self, op: StepOperation, group: Group) -> bool:
@@ -219,7 +220,7 @@ class _Lowering:
         return any(self.machine.tiers[tier].kind in STORAGE_KINDS for tier in ends)
 
     def _compute(self, op: StepOperation, group: Group) -> Numbers:
-        key = (group.device, id(op.kernels), op.dispatch_s)
+        key = (group.device, id(op.kernels), op.dispatch_s, op.is_host_allocated)
         if key not in self._computes:
             self._computes[key] = compute(op, self.machine.part(group.device), self.demands.access(group.device))
         done = self._computes[key]

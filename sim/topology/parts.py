@@ -181,6 +181,9 @@ class Gpu:
         Ge(0),
         Doc("copies by kernels between host allocations of an APU, which skip its caches; 0 = as its own"),
     ] = 0.0
+    host_allocation_share: Annotated[
+        Efficiency, Doc("APU: of a kernel's memory rate, kept on memory from malloc, hipHostMalloc or hipMallocManaged")
+    ] = 1.0
     pins_on_demand: Annotated[bool, Doc("copies of pageable memory run as pinned ones (the driver pins)")] = False
     near_latency: Annotated[Seconds, Ge(0), Doc("core to last-level cache: the core's own part of every load")] = 0.0
     kernel_bandwidth: Annotated[

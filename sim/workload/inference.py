@@ -55,6 +55,20 @@ class Inference:
     reused_tokens: Annotated[int, Ge(0), Doc("prompt tokens whose KV is fetched from the KV tier instead of computed")] = 0
     reuse_tier: Annotated[str, Doc("tier that keeps the KV of the reused tokens; default where the KV cache lives")] = ""
     is_managed: Annotated[bool, Doc("weights in managed (unified virtual) memory: pages migrate on fault")] = False
+    managed_advice: Annotated[
+        tuple[Literal["prefetch", "read_mostly", "stay"], ...],
+        Doc(
+            "hints for managed weights that exceed GPU memory: prefetch (the next layer, cudaMemPrefetchAsync), read_mostly "
+            "(what is evicted is not written back), stay (preferred location host: kernels read over the link)"
+        ),
+    ] = ()
+    is_system: Annotated[
+        bool,
+        Doc(
+            "weights from the system's allocator (malloc, hipHostMalloc): smaller pages on an APU; on a superchip in the CPU's "
+            "memory, until access counters move them"
+        ),
+    ] = False
     round_pinned: Annotated[
         bool, Doc("weights in host memory lie in one page-locked buffer per layer, which takes the next power of two (PyTorch)")
     ] = False

@@ -32,6 +32,12 @@ def faults(inference: Inference) -> list[Fault]:
         )
     if inference.device == "cpu":
         found += _without_gpu(inference)
+    if inference.managed_advice and not inference.is_managed:
+        found.append(_fault("managed_advice", "the weights are not in managed memory", "add is_managed: true"))
+    if "stay" in inference.managed_advice and len(inference.managed_advice) > 1:
+        found.append(_fault("managed_advice", "pages that stay on the host never move", "leave the other hints out, or stay"))
+    if inference.is_system and inference.is_managed:
+        found.append(_fault("is_system", "the weights are in managed memory already", "leave one of the two out"))
     if inference.pipeline_parallel > shape.layers:
         what = f"pipeline_parallel {inference.pipeline_parallel} of a model with {shape.layers} layers"
         found.append(_fault("pipeline_parallel", what, "use at most one stage per layer"))
@@ -46,6 +52,7 @@ def _without_gpu(inference: Inference) -> Iterator[Fault]:
     for name, is_asked in (
         ("gpu_layers", bool(inference.gpu_layers)), ("cpu_moe_layers", bool(inference.cpu_moe_layers)),
         ("pipeline_parallel", inference.pipeline_parallel > 1), ("is_managed", inference.is_managed),
+        ("is_system", inference.is_system),
     ):  # fmt: skip
         if is_asked:
             yield _fault(name, "no GPU takes part (device cpu)", "leave it out, or take a machine with a GPU")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
+from sim.laws.paging import PREFETCH_SHARE
 from sim.records import Category, Kind, StepOperation, TensorClass
 from sim.workload.decode.cpu import CpuLayers
 from sim.workload.decode.layer import LayerKernels
@@ -34,10 +35,14 @@ class Lane:
         self.cache_home = homes.get(TensorClass.KV_CACHE, "gpu")
         asked = self.inference.is_prefetched
         default = self.profile.prefetch_layers
-        self.is_faulted = self.inference.is_managed and self.weights_home != "gpu"
+        advice = self.inference.managed_advice
+        self.is_moved = self.inference.is_managed and self.weights_home != "gpu"  # by the driver of managed memory
+        self.is_clean = "read_mostly" in advice
+        self.is_faulted = self.is_moved and not {"prefetch", "stay"} & set(advice)
         self.ahead = default if asked is None else max(1, default) if asked else 0
-        if self.is_faulted:
-            self.ahead = 0  # a page is asked for when a kernel touches it
+        if self.is_moved or self.inference.is_system:
+            self.ahead = 1 if "prefetch" in advice else 0  # a page is asked for when a kernel touches it
+        self.is_host_allocated = self.inference.is_system or self.inference.is_managed
         pipeline = self.inference.pipeline_parallel
         self.stages = [f"s{stage}" for stage in range(pipeline)] if pipeline > 1 else ["rank"]
         self.num_cpu_layers = self.inference.num_cpu_layers
@@ -110,6 +115,7 @@ class Lane:
             )
             done = self._add(
                 stage, "compute", Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer,
+                is_host_allocated=self.is_host_allocated,
                 dispatch_s=0.0 if num_passes else self.profile.dispatch_layer_s, fixed_s=self._split_s() * max(1, num_passes),
                 **mark,
             )  # fmt: skip
@@ -263,10 +269,14 @@ class Lane:
     ) -> str:  # fmt: skip
         """A copy; `is_mapped` = from a mapped file, whose pages are not locked (the weights of CPU layers)."""
         is_pinned = self.profile.is_cache_pinned if role == "d2h" else self.profile.is_pinned and not is_mapped
+        is_moved = self.is_moved and tensor_class == TensorClass.WEIGHTS
+        is_written_back = is_moved and "prefetch" in self.inference.managed_advice and not self.is_clean
+        share = self.profile.copy_share * (PREFETCH_SHARE if is_written_back else 1.0)
         return self._add(
             stage, role, Kind.TRANSFER, name, after, size_bytes=size, source=source, target=target, layer=layer,
-            tensor_class=tensor_class, rate_share=self.profile.copy_share, is_direct=self.profile.is_direct_storage,
-            is_pinned=is_pinned, is_faulted=self.is_faulted and tensor_class == TensorClass.WEIGHTS, **mark,
+            tensor_class=tensor_class, rate_share=share, is_direct=self.profile.is_direct_storage,
+            is_pinned=is_pinned or is_moved, is_faulted=self.is_faulted and is_moved, is_clean=self.is_clean and is_moved,
+            **mark,
         )  # fmt: skip
 
     def _add(self, stage: str, role: str, kind: Kind, name: str, after: Iterable[str], **fields: Any) -> str:
