@@ -85,7 +85,9 @@ def test_narrower_formats_gain_what_hardware_gives(catalogue: Catalogue) -> None
     for name, part in of_kind(catalogue, p.Gpu):
         assert isinstance(part, p.Gpu)
         half = part.compute.get("bf16", part.compute.get("fp16", 0.0))
-        assert part.compute.get("fp8", 0.0) <= 2.05 * half, name  # four times would be a sparse peak
+        # four times would be a sparse peak; GeForce halves 16-bit products that are summed in fp32, but not block-scaled ones
+        is_halved = name.startswith("rtx-50") and part.compute.get("fp8") == part.compute["int8"]
+        assert part.compute.get("fp8", 0.0) <= (4.01 if is_halved else 2.05) * half, name
         assert part.compute["fp32"] <= half * 1.001, name
 
 
