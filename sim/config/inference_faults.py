@@ -31,12 +31,17 @@ def inference_faults(job: Job, machine: Machine, document: Document, path: NodeP
         what = f"tensor_parallel x pipeline_parallel = {ranks} {kind}, but the machine has {num_seats}"
         found.append(document.fault(here, what, "lower one, or take a larger machine"))
     cores = float(machine.part(machine.host_of(machine.seats()[0])).get("cores", 1))  # type: ignore[arg-type]
-    if inference.threads and inference.threads > cores:
-        what = f"threads {inference.threads}: the socket has {cores:.0f} cores"
+    sockets = sum(device.kind == "cpu" for device in machine.devices.values()) if inference.all_sockets else 1
+    if inference.threads and inference.threads > cores * sockets:
+        owner = "socket has" if sockets == 1 else f"{sockets} sockets have"
+        what = f"threads {inference.threads}: the {owner} {cores * sockets:.0f} cores"
         found.append(document.fault((*here, "threads"), what, "use at most as many; leave it out for all"))
     if inference.is_system and machine.gpus() and not _loads_host_memory(machine):
         what = f"{machine.gpus()[0]} cannot load from the host's memory: it has no coherent link to it"
         found.append(document.fault((*here, "is_system"), what, "write is_managed: true, or place weights: dram"))
+    if inference.all_sockets and inference.tensor_parallel > 1 and not machine.gpus():
+        what = f"all_sockets with tensor_parallel {inference.tensor_parallel}: each rank has a socket of its own"
+        found.append(document.fault((*here, "all_sockets"), what, "leave one out"))
     if inference.reuse_tier:
         try:
             machine.resolve(inference.reuse_tier, machine.seats()[0])

@@ -28,7 +28,9 @@ def settled(job: Job, machine: Machine) -> Job:
         inference = replace(inference, device="gpu" if view.gpus() else "cpu")
         job = replace(job, workload=inference)
     profile = INFERENCE_PROFILES.get(inference.framework)
-    if profile is None or not profile.is_cpu_backend or inference.splits_weights or inference.is_managed:
+    if profile is None or not profile.is_cpu_backend or inference.splits_weights:
+        return job
+    if inference.is_managed or inference.is_system:  # the GPU loads or faults in what lies there
         return job
     return _by_layers(job, inference)
 

@@ -83,7 +83,7 @@ def _swept(workload: Training | Inference) -> tuple[tuple[TensorClass, ...], tup
     """Classes in ordinary memory that the CPU sweeps, and those that copies sweep."""
     if isinstance(workload, Training):
         return _PAGEABLE, _USUALLY_PINNED if workload.offload.pin_memory is False else ()
-    if workload.gpu_layers is not None:
+    if workload.splits_weights:
         return (TensorClass.WEIGHTS,), ()
     return (), () if inference_profile(workload.framework).is_pinned else (TensorClass.WEIGHTS,)
 

@@ -18,10 +18,11 @@ from sim.experiment.together import all_tiers, on_host, simulate
 from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import capacity_plan, needs_sentence
-from sim.placement.plan import Placement
+from sim.placement.plan import Entry, Placement
+from sim.placement.resolve import tier_views
 from sim.placement.roles import role_notes
 from sim.placement.zones import zone_notes
-from sim.records import Step
+from sim.records import Step, TensorClass
 from sim.scenario import Job, Scenario, Trace
 from sim.topology.machine import Machine
 from sim.workload.inference import Inference
@@ -222,15 +223,29 @@ def _fits(scenario: Scenario, tiers: Mapping[str, TierUse]) -> bool:
 def fastest_twin(scenario: Scenario) -> Scenario | None:
     """The scenario with every tensor in the fastest tier; None if it already is."""
     jobs = tuple(
-        dataclasses.replace(job, placement=Placement(), workload=_without_offload(job.workload)) for job in scenario.jobs
+        dataclasses.replace(job, placement=_fastest(job, scenario.machine), workload=_without_offload(job.workload))
+        for job in scenario.jobs
     )
     return None if jobs == scenario.jobs else dataclasses.replace(scenario, jobs=jobs)
+
+
+def _fastest(job: Job, machine: Machine) -> Placement:
+    """Everything in the fastest tier: a GPU's own memory, or of a socket that computes by itself the fastest that it has."""
+    if not isinstance(job.workload, Inference) or job.workload.device != "cpu" or machine.gpus():
+        return Placement()
+    seat = machine.seats()[0]
+    best = tier_views(machine, seat, {})[0].name
+    if best == machine.resolve("dram", seat):
+        return Placement()
+    return Placement(
+        entries=tuple(Entry(tensor_class=name, shares={best: 1.0}) for name in (TensorClass.WEIGHTS, TensorClass.KV_CACHE))
+    )
 
 
 def _without_offload(workload: Training | Inference | Step | Trace) -> Training | Inference | Step | Trace:
     if isinstance(workload, Inference):
         return dataclasses.replace(
-            workload, gpu_layers=None, is_managed=False, is_system=False, managed_advice=(), reuse_tier=""
+            workload, gpu_layers=None, cpu_moe_layers=0, is_managed=False, is_system=False, managed_advice=(), reuse_tier=""
         )
     if not isinstance(workload, Training):
         return workload

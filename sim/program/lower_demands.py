@@ -207,9 +207,10 @@ class Demands:
             )
         if op.kind == Kind.HOST_WORK:
             part = self.machine.part(self.machine.host_of(device))
-            cores = op.num_cores or self._cores_share(device)
-            work = op.core_s + sum(core_seconds(kernel, part, cores) for kernel in op.kernels)
-            return work, self.routes.cores(device, cores, self._cores_share(device))
+            sockets = self.routes.num_sockets(device) if op.is_spread else 1
+            cores = op.num_cores or self._cores_share(device) * sockets
+            flow = self.routes.cores(device, cores, self._cores_share(device), is_spread=op.is_spread)
+            return op.core_s + sum(core_seconds(kernel, part, flow.rate_cap) for kernel in op.kernels), flow
         source = self.routes.shares(op.source, device, op.layer) if op.source else ()
         target = self.routes.shares(op.target, device, op.layer) if op.target else ()
         if op.kind == Kind.IO:

@@ -143,7 +143,7 @@ class Routes:
         """The tier that plays the same part for `cpu` as `tier` for `home`: the DRAM of each, anything else itself."""
         return self.machine.resolve("dram", cpu) if tier == self.machine.resolve("dram", home) else tier
 
-    def cores(self, device: str, num_cores: float, rank_cores: float) -> Flow:
+    def cores(self, device: str, num_cores: float, rank_cores: float, *, is_spread: bool = False) -> Flow:
         """Work of a rank's processes in core-seconds, `num_cores` of them at most at once.
 
         Processes share the cores with the rank's optimizer threads (`rank_cores`) by their number. That update's rate is
@@ -153,7 +153,8 @@ class Routes:
         tier = self.machine.resolve("dram", device)
         beside = self.machine.access(cpu, tier, num_cores=max(1, round(rank_cores))).rate_cap_bytes_per_s
         weight = num_cores / beside if beside < INFINITY else 1.0
-        return Flow(((cores_channel(cpu), 1.0),), num_cores, weight=weight)
+        cpus = self._sockets(cpu) if is_spread else (cpu,)
+        return Flow(tuple((cores_channel(name), 1.0 / len(cpus)) for name in cpus), num_cores, weight=weight)
 
     def update_traffic(self, operation: StepOperation, device: str) -> dict[str, float]:
         """Share of a host update's bytes that goes to each tier; storage-resident classes are staged in DRAM."""

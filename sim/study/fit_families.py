@@ -12,7 +12,9 @@ from sim.records import TensorClass
 from sim.topology.machine import Machine
 from sim.workload.footprint import behaviour
 from sim.workload.footprint.host import SUB_GROUP_ELEMENTS
+from sim.workload.frameworks.inference import INFERENCE_PROFILES
 from sim.workload.inference import Inference
+from sim.workload.shapes import num_moe_layers
 from sim.workload.training import Training
 
 Workload = Training | Inference
@@ -155,7 +157,8 @@ def _adapters(training: Training) -> Iterator[Change]:
 
 def _inference_families(inference: Inference, machine: Machine) -> Iterator[Iterator[Change]]:
     path = "workload.inference"
-    is_ggml = inference.framework == "llama.cpp"
+    profile = INFERENCE_PROFILES[inference.framework]
+    is_ggml, is_cpu = profile.gemm_variant.startswith("ggml"), inference.device == "cpu"
     kinds = ("q8_0", "q4_0") if is_ggml else ("fp8", "int4")
     yield (Change(settings={f"{path}.kv_cache": kind}) for kind in kinds if inference.kv_cache in ("fp16", "bf16"))
     yield (Change(settings={f"{path}.batch_size": size}) for size in range(inference.batch_size - 1, 0, -1))
@@ -164,12 +167,18 @@ def _inference_families(inference: Inference, machine: Machine) -> Iterator[Iter
         for kind in (("q8_0", "q4_k_m") if is_ggml else ("int8", "int4"))
         if inference.weights in ("fp32", "fp16", "bf16")
     )
-    if is_ggml:
+    if profile.is_cpu_backend and not is_cpu:
+        mixtures = range(inference.cpu_moe_layers + 1, num_moe_layers(inference.model) + 1)
+        note = "their routed experts run on the CPU"
+        yield (Change(settings={f"{path}.cpu_moe_layers": num}, note=note) for num in mixtures)
         layers = inference.model.layers if inference.gpu_layers is None else inference.gpu_layers
         note = "the other layers run on the CPU"
         yield (Change(settings={f"{path}.gpu_layers": num}, note=note) for num in range(layers - 1, -1, -1))
-    sizes = [size for size in (2, 4, 8, 16) if inference.tensor_parallel < size <= len(machine.gpus())]
+    num_seats = len(machine.seats()) if not is_cpu or not machine.gpus() else 1
+    sizes = [size for size in (2, 4, 8, 16) if inference.tensor_parallel < size <= num_seats]
     yield (Change(settings={f"{path}.tensor_parallel": size}) for size in sizes if inference.model.heads % size == 0)
+    if profile.is_cpu_backend or is_cpu:
+        return
     yield (
         Change(settings={"placement.weights": {"gpu": share, "dram": round(1 - share, 2)}}, note="streamed for every pass")
         for share in (0.75, 0.5, 0.25)

@@ -15,7 +15,7 @@ WeightFormat = Literal[
     "fp32", "fp16", "bf16", "fp8", "int8", "int4", "q8_0", "q6_k", "q5_k_m", "q5_0", "q4_k_m", "q4_k_s", "iq4_xs", "q4_1",
     "q4_0", "q3_k_m", "q2_k", "nf4", "mxfp4", "nvfp4",
 ]  # fmt: skip
-CacheFormat = Literal["fp16", "bf16", "fp8", "int8", "int4", "q8_0", "q4_0"]
+CacheFormat = Literal["fp16", "bf16", "fp8", "int8", "int4", "nvfp4", "q8_0", "q4_0"]
 
 WEIGHT_BYTES: dict[str, float] = {
     "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": (4.0 + 20 / 128) / 8, "q8_0": 34 / 32,
@@ -31,5 +31,6 @@ BLOCK_FORMATS = frozenset({
 NATIVE = {"fp8": "fp8", "int8": "int8", "nvfp4": "fp4", "mxfp4": "fp4", "fp32": "fp32", "bf16": "bf16"}
 
 KV_BYTES: dict[str, float] = {
-    "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5, "q8_0": 34 / 32, "q4_0": 18 / 32,
+    "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5, "nvfp4": 4.5 / 8, "q8_0": 34 / 32,
+    "q4_0": 18 / 32,
 }  # fmt: skip

@@ -49,9 +49,12 @@ class Inference:
         Ge(0),
         Doc("first layers with experts whose routed experts the CPU computes where placement.weights puts them (n-cpu-moe)"),
     ] = 0
-    threads: Annotated[
-        int | None, Ge(1), Doc("cores that compute the CPU's part, per rank; default all of the socket that the rank has")
-    ] = None
+    threads: Annotated[int | None, Ge(1), Doc("cores that compute the CPU's part, per rank; default all that the rank has")] = (
+        None
+    )
+    all_sockets: Annotated[
+        bool, Doc("the CPU's part runs on all sockets of the host, each on pages of its own (numa distribute, copies per node)")
+    ] = False
     reused_tokens: Annotated[int, Ge(0), Doc("prompt tokens whose KV is fetched from the KV tier instead of computed")] = 0
     reuse_tier: Annotated[str, Doc("tier that keeps the KV of the reused tokens; default where the KV cache lives")] = ""
     is_managed: Annotated[bool, Doc("weights in managed (unified virtual) memory: pages migrate on fault")] = False

@@ -11,6 +11,7 @@ from sim.held_out import hold_out
 from sim.laws import cpu_matrix
 from sim.placement.capacity import capacity_plan
 from sim.records import Kernel, Kind, TensorClass
+from sim.study.fit_families import families_of
 from sim.workload.decode import generate
 from sim.workload.decode.sizes import Sizes
 
@@ -191,3 +192,41 @@ def test_a_step_with_kernels_is_refused_by_a_machine_without_gpus():
     asked = scenario(BASE, "desktop-rtx-4090")
     with pytest.raises(InputError, match="no GPU for the step's kernels"):
         run(dataclasses.replace(asked, machine=load_machine("epyc-9755-2s")), with_penalty=False)
+
+
+def test_all_sockets_read_pages_of_their_own():
+    asked = MOE | {"framework": "ktransformers", "cpu_moe_layers": 48, "prompt_length": 512}
+    one, two = (run(scenario(asked | {"all_sockets": flag}, "xeon-6454s-4090"), with_penalty=False) for flag in (False, True))
+    assert 0.5 < two.inference.time_to_first_token_s / one.inference.time_to_first_token_s < 0.7
+    crossed = {name for op in two.program.operations if op.kind == Kind.HOST_UPDATE for name, _ in op.uses}
+    assert {"cpu0.dram", "cpu1.dram", "cpu0.cores", "cpu1.cores"} <= crossed
+    with pytest.raises(InputError, match="all_sockets with tensor_parallel 2"):
+        scenario(BASE | {"all_sockets": True, "tensor_parallel": 2}, "epyc-9755-2s")
+    assert scenario(BASE | {"all_sockets": True, "threads": 256}, "epyc-9755-2s").job.workload.threads == 256
+    with pytest.raises(InputError, match="threads 257: the 2 sockets have 256 cores"):
+        scenario(BASE | {"all_sockets": True, "threads": 257}, "epyc-9755-2s")
+
+
+def test_the_penalty_of_experts_on_the_cpu_is_against_all_on_the_gpu():
+    split = run(scenario(MOE | {"cpu_moe_layers": 24}, "desktop-rtx-4090"))
+    whole = run(scenario(MOE, "desktop-rtx-4090"))
+    assert split.offload_penalty == pytest.approx(split.summary.step_time_s / whole.summary.step_time_s)
+    assert split.offload_penalty > 1.2
+
+
+def test_the_fastest_tier_of_a_socket_is_its_hbm():
+    ddr = run(scenario(BASE | {"weights": "bf16"}, "xeon-max"))
+    hbm = run(scenario(BASE | {"weights": "bf16"}, "xeon-max", {"weights": "hbm", "kv_cache": "hbm"}))
+    assert ddr.offload_penalty > 1.2
+    assert hbm.offload_penalty == pytest.approx(1.0)
+
+
+def test_fit_offers_experts_on_the_cpu_and_no_streaming_under_llamacpp():
+    asked = scenario(MOE | {"model": "gpt-oss-120b", "weights": "mxfp4"}, "desktop-rtx-4090")
+    offered = [
+        dict(change.settings)
+        for family in families_of(asked.job.workload, asked.job.placement, asked.machine, {})
+        for change in family
+    ]
+    assert {"workload.inference.cpu_moe_layers": 36} in offered
+    assert not any("placement.weights" in settings for settings in offered)

@@ -22,7 +22,7 @@ class CpuLayers:
 
     def __init__(self, sizes: Sizes, profile: InferenceProfile, add: Add) -> None:
         self.sizes, self.profile, self._add = sizes, profile, add
-        self.threads = float(sizes.inference.threads or 0)
+        self.threads, self.is_spread = float(sizes.inference.threads or 0), sizes.inference.all_sockets
         self.dtype: Any = "int8" if sizes.weight.routed <= 1.0625 else "bf16"
 
     def layer(
@@ -49,7 +49,16 @@ class CpuLayers:
         flops = self.sizes.sequences * self.sizes.attention_flops(queries, context)
         kernel = Kernel(kind="attention" if is_prompt else "gemv", flops=flops, dtype="fp32", variant="ggml", name="attention")
         return self._add(
-            stage, "cpu", Kind.HOST_WORK, "attention", after, kernels=(kernel,), num_cores=self.threads, layer=layer, **mark
+            stage,
+            "cpu",
+            Kind.HOST_WORK,
+            "attention",
+            after,
+            kernels=(kernel,),
+            num_cores=self.threads,
+            is_spread=self.is_spread,
+            layer=layer,
+            **mark,
         )
 
     def experts(
@@ -83,8 +92,8 @@ class CpuLayers:
             name=name,
         )
         return self._add(
-            stage, "cpu", Kind.HOST_WORK, name, after, kernels=(kernel,), num_cores=self.threads, layer=layer, fixed_s=fixed_s,
-            **mark,
+            stage, "cpu", Kind.HOST_WORK, name, after, kernels=(kernel,), num_cores=self.threads, is_spread=self.is_spread,
+            layer=layer, fixed_s=fixed_s, **mark,
         )  # fmt: skip
 
     def _stream(
@@ -93,5 +102,5 @@ class CpuLayers:
         """Bytes of a class that the cores read where the placement puts it."""
         return self._add(
             stage, "cpu", Kind.HOST_UPDATE, name, after, num_elements=size, bytes_per_element=1.0, tensor_class=kind,
-            num_cores=self.threads, layer=layer, **mark,
+            num_cores=self.threads, is_spread=self.is_spread, layer=layer, **mark,
         )  # fmt: skip
