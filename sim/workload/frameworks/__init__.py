@@ -234,10 +234,11 @@ PROFILES: dict[str, Profile] = {
         replace(
             _FSDP,
             name="torchao",
-            source="torchao CPUOffloadOptimizer: fused Adam in the parameters' own 16 bits, no master "
-            "weights; each parameter is updated as its gradient arrives and copied back",
+            source="torchao CPUOffloadOptimizer: fused Adam in the parameters' own 16 bits, no master weights; gradients leave "
+            "on a stream of their own, each parameter is updated by itself (10 M elements: a matrix of some billion-parameter "
+            "model) and copied back beside the next",
             attention_version="flash2",
-            overlap_gradient_copy=False,
+            sub_group_elements=10_000_000,
             is_updated_by_torch=False,
             threads_per_rank=0,
             update_bytes_per_element=14.0,

@@ -25,11 +25,14 @@ class Gradients:
         self.is_pinned = offload.pin_memory is not False
         self.bucket_elements = offload.bucket_elements or profile.bucket_elements
         states = self.plan.home(TensorClass.OPTIMIZER_STATES)
-        self.is_offloaded = self.plan.home(TensorClass.GRADIENTS) != "gpu"
+        is_away = self.plan.home(TensorClass.GRADIENTS) != "gpu"
+        #: gradients leave in the backward pass; those that stay on the GPU too are copied there only where nobody waits for it
+        by_host = states != "gpu" and not self.plan.training.optimizer.swap_through_gpu
+        self.is_offloaded = is_away or (by_host and self.is_overlapped)
         self.is_held = self.is_offloaded and profile.holds_gradient_copy and self.plan.zero_stage == 3
         self.is_reduced_beside = profile.overlap_gradient_reduce and not self.is_held
         #: where the CPU update finds them
-        self.target = "dram" if states == "storage" else "home:gradients"
+        self.target = "dram" if states == "storage" or not is_away else "home:gradients"
 
     # ------------------------------------------------------------------------------------------------------ parameters
 

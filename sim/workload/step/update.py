@@ -84,7 +84,7 @@ class Update:
                 done.append(self._through_gpu(lane, share, after))
                 continue
             ready = swap.load(index, waits) if swap else waits
-            if plan.home(TensorClass.GRADIENTS) == "gpu":
+            if not self.gradients.is_offloaded:
                 ready = [*ready, self._gradients_out(lane, share, waits)]
             updated = self._on_cpu(lane, share, ready, self._layer(lane, (index + 0.5) / num) if num > 1 else -1)
             if swap:
