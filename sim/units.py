@@ -6,6 +6,7 @@ a person writes or reads it. GB = 1e9 bytes, GiB = 2**30 bytes.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -65,7 +66,10 @@ def parse(value: object, dimension: str) -> float:
     if not unit:
         return parse(number, dimension)
     if unit in UNITS[dimension]:
-        return number * UNITS[dimension][unit]
+        size = number * UNITS[dimension][unit]
+        if not math.isfinite(size):
+            raise ValueError(f"expected a finite {word} such as {_EXAMPLE[dimension]}, got {value!r}")
+        return size
     other = next((name for name, table in UNITS.items() if unit in table), None)
     found = f"{unit!r} is a unit of {other}" if other else f"unknown unit {unit!r}"
     raise ValueError(f"wrong unit: {found} in {value!r}, write a {word} such as {_EXAMPLE[dimension]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -57,6 +58,10 @@ def _entry(raw: object, document: Document, path: NodePath) -> Measured:
         if key not in raw:
             faults.append(document.fault(path, f"missing key {key!r}", "a measured value needs metric, value and source"))
     faults.stop()
+    for key in ("metric", "source"):
+        if not isinstance(raw[key], str) or not raw[key].strip():
+            faults.append(document.fault((*path, key), f"expected a text, got {describe(raw[key])}"))
+    faults.stop()
     try:
         value, unit = si_value(raw["value"])
     except ValueError as error:
@@ -65,6 +70,9 @@ def _entry(raw: object, document: Document, path: NodePath) -> Measured:
         tolerance = parse(raw.get("tolerance", 0), "fraction")
     except ValueError as error:
         raise InputError(document.fault((*path, "tolerance"), str(error))) from None
+    if not math.isfinite(value) or value < 0 or not 0 <= tolerance < math.inf:
+        what = f"value and tolerance are not negative and finite, got {raw['value']!r} and {raw.get('tolerance', 0)!r}"
+        raise InputError(document.fault((*path, "value"), what, "for example {value: 10.9 s, tolerance: 15%}"))
     at = raw.get("at", {})
     if not isinstance(at, Mapping):
         raise InputError(document.fault((*path, "at"), f"expected {{parameter: value}}, got {describe(at)}"))

@@ -94,6 +94,9 @@ def _block_policy(raw: Mapping[str, object], document: Document, path: NodePath)
     if not isinstance(name, str) or name in EXPLICIT:
         what = f"expected the name of a policy that decides by itself, got {describe(name)}"
         return [], [document.fault((*path, "policy"), what, f"use one of {', '.join(POLICIES)}")]
+    if name not in POLICIES:
+        what = f"unknown placement policy {name!r}"
+        return [], [document.fault((*path, "policy"), what, suggestion(name, POLICIES, "use one of"))]
     if not isinstance(options, Mapping):
         return [], [document.fault((*path, "options"), f"expected a mapping, got {describe(options)}")]
     classes = options.get("classes", list(_OPTIMIZER_CLASSES))

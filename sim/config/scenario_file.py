@@ -52,6 +52,12 @@ KEYS: Mapping[str, str] = {
 }
 #: value of `parallelism.data` that means every GPU
 ALL = "all"
+#: keys of other kinds of file: what such a file is, and who reads it
+_OTHERS = {
+    "devices": ("a topology", "name it as a scenario's topology, or look at it with `tiersim show`"),
+    "tables": ("a table of measurements", "compare with it by `tiersim validate FILE`"),
+    "parts": ("a part catalogue", "give its parts in a topology's `parts:`"),
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _JOB_KEYS = ("name", "host", "workload", "placement", "start")
 #: what the short form stands on when it says nothing else: the box and the model of the article it comes from
@@ -176,6 +182,9 @@ def scenario_of(data: Mapping[str, Any], name: str = "scenario", *, file: str = 
 
 def scenario_from(document: Document) -> ScenarioFile:
     """A scenario from a document that was read; as :func:`load_scenario`."""
+    for key, (what, remedy) in _OTHERS.items():
+        if key in document.data and not set(document.data) & {"workload", "jobs", "training", "topology"}:
+            raise InputError(document.fault((key,), f"this is {what}, a scenario is expected", remedy))
     faults = FaultList(refuse_unknown(document.data, KEYS, document, ()))
     document, assumptions = _normalised(document, faults)
     data = document.data

@@ -18,10 +18,10 @@ class Inference:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     model: Annotated[ModelShape, Doc("built-in name, inline shape, or path of a Hugging Face config.json")]
-    prompt_length: Annotated[int, Ge(1), Doc("tokens of each prompt")] = 512
-    output_length: Annotated[int, Ge(1), Doc("tokens generated per sequence")] = 128
-    batch_size: Annotated[int, Gt(0), Doc("sequences decoded together (per block of `num_batches`)")] = 1
-    num_batches: Annotated[int, Gt(0), Doc("batches per weight pass (FlexGen's zig-zag block)")] = 1
+    prompt_length: Annotated[int, Ge(1), Le(2**24), Doc("tokens of each prompt")] = 512
+    output_length: Annotated[int, Ge(1), Le(2**24), Doc("tokens generated per sequence")] = 128
+    batch_size: Annotated[int, Gt(0), Le(2**20), Doc("sequences decoded together (per block of `num_batches`)")] = 1
+    num_batches: Annotated[int, Gt(0), Le(2**20), Doc("batches per weight pass (FlexGen's zig-zag block)")] = 1
     weights: Annotated[WeightFormat, Doc("storage format of the weights")] = "bf16"
     kv_cache: Annotated[CacheFormat, Doc("storage format of the KV cache")] = "fp16"
     framework: Annotated[str, Doc("profile: per-layer overheads, streaming, overlap")] = "auto"

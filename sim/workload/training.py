@@ -18,7 +18,8 @@ TOKEN_BYTES = 16.0
 #: tensors that are swapped for a piece of the optimizer states: weights, gradients, two moments
 SWAPPED_TENSORS = 4
 STRICT: dict[str, Any] = {"extra": "forbid"}
-Count = Annotated[int, Gt(0)]
+#: a count of tokens, sequences or micro-batches; bounded, so that a typing error is a fault and no plan of hours
+Count = Annotated[int, Gt(0), Le(2**24)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +200,8 @@ class Training:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
     model: Annotated[ModelShape, Doc("built-in name, inline shape, or path of a Hugging Face config.json")]
     sequence_length: Annotated[Count, Doc("tokens per sequence")] = 2048
-    batch_size: Annotated[Count, Doc("micro-batch per data-parallel rank, in sequences")] = 1
-    gradient_accumulation: Annotated[Count, Doc("micro-batches per step")] = 1
+    batch_size: Annotated[Count, Le(2**20), Doc("micro-batch per data-parallel rank, in sequences")] = 1
+    gradient_accumulation: Annotated[Count, Le(2**20), Doc("micro-batches per step")] = 1
     precision: Annotated[Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"], Doc("of the matrix multiplications")] = (
         "bf16"
     )

@@ -13,6 +13,7 @@ from sim.config.scenario_file import ScenarioFile, scenario_from
 from sim.config.schema import scenario_schema
 from sim.errors import InputError
 from sim.records import TensorClass
+from sim.units import parse
 from sim.workload.inference import Inference
 from sim.workload.training import Training
 
@@ -262,3 +263,52 @@ def test_schema_names_every_key_and_input() -> None:
 )
 def test_shipped_scenarios_have_no_fault(path: Path) -> None:
     load_scenario(path).check(max_points=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "title: x\ndevices: {cpu0: {part: epyc-9554p}}\n",
+            "f.yaml:2: devices: this is a topology, a scenario is expected; name it as a scenario's topology, or look at it with `tiersim show`",
+        ),
+        (
+            "publication: x\ntables: []\n",
+            "f.yaml:2: tables: this is a table of measurements, a scenario is expected; compare with it by `tiersim validate FILE`",
+        ),
+        ("sources: {}\nparts: {}\n", "f.yaml:2: parts: this is a part catalogue, a scenario is expected; give its parts in a topology's `parts:`"),
+    ],
+)  # fmt: skip
+def test_another_kind_of_file_is_told_apart(text: str, message: str) -> None:
+    assert faults(text) == [message]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{metric: step_time, value: -1 s, source: x}", "value and tolerance are not negative and finite, got '-1 s' and 0"),
+        ("{metric: step_time, value: 1 s, source: x, tolerance: -5%}", "value and tolerance are not negative and finite, got '1 s' and '-5%'"),
+        ("{metric: 3, value: 1 s, source: x}", "expected a text, got 3"),
+        ("{metric: step_time, value: 1 s, source: ''}", "expected a text, got ''"),
+    ],
+)  # fmt: skip
+def test_what_was_measured_is_a_number_with_a_source(line: str, message: str) -> None:
+    assert any(message in fault for fault in faults(f"{BASE}measured:\n  - {line}\n"))
+
+
+@pytest.mark.parametrize(("key", "most"), [("batch_size", 2**20), ("gradient_accumulation", 2**20), ("sequence_length", 2**24)])
+def test_a_count_has_a_largest_value(key: str, most: int) -> None:
+    text = BASE.replace("    batch_size: 1\n", "")
+    assert training_of(load(f"{text}    {key}: {most}\n"))
+    with pytest.raises(InputError, match=f"{key}: "):
+        load(f"{text}    {key}: {most + 1}\n").resolve()
+
+
+def test_a_policy_of_a_tensor_class_must_exist() -> None:
+    with pytest.raises(InputError, match="unknown placement policy 'hotcold'; did you mean"):
+        load(f"{BASE}placement: {{policy: hotcold}}\n").resolve()
+
+
+def test_a_size_beyond_all_numbers_is_no_size() -> None:
+    with pytest.raises(ValueError, match="expected a finite size such as '96 GiB', got '1e308 GB'"):
+        parse("1e308 GB", "bytes")
