@@ -80,7 +80,9 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
     out.print(channel_table(result))
     if is_explained:
         out.print()
-        _print_explanation(result, out)
+        from sim.cli.explanation import print_explanation
+
+        print_explanation(result, out)
     for title, notes in (
         ("Assumed", result.assumptions),
         ("Warnings", result.warnings),
@@ -282,32 +284,3 @@ def channel_table(result: Result) -> Table:
     for name, cells in _merged(rows):
         table.add_row(name, *cells)
     return table
-
-
-def _print_explanation(result: Result, out: Console) -> None:
-    """The critical path: who owns its seconds, what the first owner would have to be, and its longest operations."""
-    from sim.metrics.critical_path import ARRIVAL, OVERHEAD, critical_path
-    from sim.metrics.relief import relief_of, saving_s
-
-    table = plain_table("Critical path, by owner", "time", "share", "twice as fast saves at most")
-    for name, seconds in result.summary.owners_s.items():
-        saved = "" if name in (ARRIVAL, OVERHEAD) else format_seconds(saving_s(seconds, 2.0))
-        table.add_row(name, format_seconds(seconds), f"{100 * seconds / result.summary.step_time_s:.1f} %", saved)
-    out.print(table)
-    relief = relief_of(result.summary.owners_s, result.program)
-    if relief is not None and relief.then:
-        size = relief.bandwidth_bytes_per_s
-        speed = format_bandwidth(size) if size and size < float("inf") else f"{relief.factor:.3g} times its speed"
-        out.print(Text(f"{relief.resource} is first until it has {speed}; then {relief.then} is (all else equal)."))
-    out.print()
-    by_id = {operation.id: operation for operation in result.program.operations}
-    longest: dict[tuple[str, str], tuple[float, int]] = {}
-    for record in critical_path(result.program, result.replay):
-        operation = by_id[record.id]
-        key = (operation.name.rstrip("0123456789 ") or operation.kind.value, operation.stream)
-        seconds, count = longest.get(key, (0.0, 0))
-        longest[key] = (seconds + record.end_s - record.ready_s, count + 1)
-    table = plain_table("Operations on it", "stream", "count", "time")
-    for (name, stream), (seconds, count) in sorted(longest.items(), key=lambda item: -item[1][0])[:12]:
-        table.add_row(name, stream, str(count), format_seconds(seconds))
-    out.print(table)

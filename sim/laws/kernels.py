@@ -22,6 +22,12 @@ from sim.records import Kernel
 
 #: sequence length at which fused attention reaches half its rate (tokens); fit over FlashAttention benchmark rows
 ATTENTION_HALF_LENGTH = 500.0
+#: suffix of an attention kernel that PyTorch runs block by block around a ring of context-parallel ranks
+RING = "-ring"
+#: rate of such blocks over that of one kernel. Counted: merging outputs and summing gradients of each block in fp32 moves
+#: 138 B per query element, and gradients of keys and values travel unhidden, 7 % on H100; what else it costs is fitted on
+#: torchtitan (8B and 405B, 2 to 8 ranks): +-15 %
+RING_SHARE = Fitted(0.72, 0.93, ("torchtitan",))
 #: formats tried in turn when a device has no peak for one
 _FALLBACK = {
     "fp4": ("fp8", "fp16", "bf16", "tf32", "fp32"), "nf4": ("bf16", "fp16", "fp32"), "fp8": ("bf16", "fp16", "tf32", "fp32"),
@@ -110,8 +116,9 @@ def attention_rate(part: Mapping[str, Any], variant: str, sequence_length: float
     """FLOP/s of fused attention over that length; the rate does not depend on the GEMM format."""
     _, rate = peak(part, "bf16")
     efficiency = part.get("attention_efficiency") or {}
-    share = efficiency.get(variant, efficiency.get("default", _ATTENTION_EFFICIENCY))
-    return rate * float(share) * sequence_length / (sequence_length + ATTENTION_HALF_LENGTH)
+    share = efficiency.get(variant.removesuffix(RING), efficiency.get("default", _ATTENTION_EFFICIENCY))
+    pace = RING_SHARE.get() if variant.endswith(RING) else 1.0
+    return pace * rate * float(share) * sequence_length / (sequence_length + ATTENTION_HALF_LENGTH)
 
 
 def memory_rate(part: Mapping[str, Any]) -> float:

@@ -32,11 +32,26 @@ def relief_of(owners_s: Mapping[str, float], program: Program) -> Relief | None:
         return None
     (first_s, name), (next_s, then) = owned[0], owned[1] if len(owned) > 1 else (0.0, "")
     factor = first_s / next_s if next_s else float("inf")
-    channel = next((item for item in program.channels if item.name == name and item.unit == "bytes"), None)
-    needed = channel.bandwidth_per_s * factor if channel else 0.0
-    return Relief(resource=name, factor=factor, bandwidth_bytes_per_s=needed, then=then)
+    return Relief(resource=name, factor=factor, bandwidth_bytes_per_s=needed_bandwidth(name, factor, program), then=then)
 
 
 def saving_s(owned_s: float, factor: float) -> float:
     """Seconds of a step that a resource `factor` times as fast saves at most: what it hides may appear."""
     return owned_s * (1.0 - 1.0 / factor)
+
+
+def factor_to_share(owned_s: float, step_s: float, share: float) -> float:
+    """How many times as fast a resource must be to own at most `share` of the step; 1 where it owns no more now.
+
+    The rest of the step is taken to stay: owned_s / factor = share (rest + owned_s / factor).
+    """
+    rest_s = step_s - owned_s
+    if owned_s <= share * step_s:
+        return 1.0
+    return owned_s * (1.0 - share) / (share * rest_s) if rest_s > 0.0 else float("inf")
+
+
+def needed_bandwidth(resource: str, factor: float, program: Program) -> float:
+    """Bytes/s of a channel `factor` times as fast; 0 when the resource is no channel of bytes."""
+    channel = next((item for item in program.channels if item.name == resource and item.unit == "bytes"), None)
+    return channel.bandwidth_per_s * factor if channel else 0.0

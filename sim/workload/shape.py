@@ -43,6 +43,7 @@ class ModelShape:
     norms_per_layer: Annotated[Size, Doc("1 = parallel attention and feed-forward, 4 = norms before and after")] = 2
     embedding_norm: Annotated[bool, Doc("a norm right after the embedding")] = False
     head_bias: Annotated[bool, Doc("bias on the output embedding")] = False
+    causal: Annotated[bool, Doc("a token attends to those before it only; encoders (BERT, vision) attend to all")] = True
     attention_sinks: Annotated[bool, Doc("one learned logit per head")] = False
     sliding_window: Annotated[
         int, Ge(0), Doc("keys that a query sees in layers with a window (inference only); 0 = no window")

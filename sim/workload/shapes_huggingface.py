@@ -57,7 +57,7 @@ ARCHITECTURES: Mapping[str, Mapping[str, Any]] = {
     "mpt": {"mlp": "gelu", "norm": "layernorm", "norm_bias": False, "position": "alibi", "tied_embeddings": True},
     "starcoder2": {"mlp": "gelu", "norm": "layernorm", "tied_embeddings": True, **_BIASED},
     "chatglm": {"attention_bias": True},
-    "bert": _GPT | {"embedding_norm": True, "head_bias": True},
+    "bert": _GPT | {"embedding_norm": True, "head_bias": True, "causal": False},
     "openmoe": {},
 }  # fmt: skip
 _UNSUPPORTED = {

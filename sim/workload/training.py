@@ -74,6 +74,9 @@ class Parallelism:
     interleave: Annotated[int, Ge(1), Doc("model chunks per pipeline stage (virtual pipeline)")] = 1
     context: Annotated[int, Ge(1), Doc("context-parallel ranks: split the sequence")] = 1
     expert: Annotated[int, Ge(1), Doc("expert-parallel ranks, inside the data-parallel ones")] = 1
+    overlap_experts: Annotated[
+        bool | None, Doc("expert all-to-alls run beside the other half of the batch; default as the framework does")
+    ] = None
     zero_stage: Annotated[int, Ge(0), Le(3), Doc("0 none, 1 optimizer states, 2 and gradients, 3 and weights sharded")] = 0
     shard_group: Annotated[
         int | None, Ge(1), Doc("ranks over which states are sharded (hybrid sharding); default all data-parallel ranks")
@@ -211,8 +214,12 @@ class Training:
         Literal["flash1", "flash2", "flash3", "cudnn", "triton"] | None,
         Doc("generation of the fused kernel; default by framework, and the part's default where a part has no such figure"),
     ] = None
-    causal: Annotated[bool, Doc("causal mask (half the score matrix)")] = True
+    causal: Annotated[bool | None, Doc("causal mask (half the score matrix); default as the model, encoders none")] = None
     compile: Annotated[bool, Doc("operator fusion by a compiler: less elementwise traffic")] = False
+    cuda_graphs: Annotated[
+        Literal["none", "dense", "whole"] | None,
+        Doc("launched as CUDA graphs: nothing, all but routed experts, or whole iterations; default as the framework does"),
+    ] = None
     dropout: Annotated[bool, Doc("dropout active (keeps masks)")] = False
     loss: Annotated[Literal["full", "fused", "chunked", "fused_linear"], Doc("how logits and loss are computed")] = "full"
     loss_chunks: Annotated[Count, Doc("chunks of the chunked loss (loss: chunked)")] = 8

@@ -2,7 +2,9 @@
 
 import math
 
-from sim.metrics.relief import relief_of
+import pytest
+
+from sim.metrics.relief import factor_to_share, needed_bandwidth, relief_of
 from sim.records import Channel, Program
 
 PROGRAM = Program(
@@ -29,3 +31,17 @@ def test_cores_have_no_bandwidth_and_a_tie_needs_nothing():
 def test_a_lone_owner_has_no_limit_and_overhead_alone_is_none():
     assert math.isinf(relief_of({"dram": 1.0, "overhead": 9.0}, PROGRAM).factor)
     assert relief_of({"overhead": 9.0}, PROGRAM) is None
+
+
+def test_a_resource_this_much_faster_owns_the_share_and_no_more():
+    factor = factor_to_share(6.0, 10.0, 0.1)
+    assert 6.0 / factor == pytest.approx(0.1 * (4.0 + 6.0 / factor))
+    assert factor_to_share(1.0, 10.0, 0.1) == 1.0
+    assert factor_to_share(1.001, 10.0, 0.1) > 1.0
+    assert math.isinf(factor_to_share(10.0, 10.0, 0.1))
+
+
+def test_only_channels_of_bytes_have_a_needed_bandwidth():
+    assert needed_bandwidth("dram", 1.5, PROGRAM) == 150e9
+    assert needed_bandwidth("cores", 1.5, PROGRAM) == 0.0
+    assert needed_bandwidth("gpu0.sm", 1.5, PROGRAM) == 0.0

@@ -10,12 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from typing import Literal
 
 from sim.errors import Fault, InputError
 from sim.held_out import is_held_out
 
 #: traffic to quantise one GEMM input element: read 2 bytes, write the row-wise and the transposed copy (and scales)
 _CAST_BYTES = {"fp8": 4.0, "mxfp8": 8.5, "nvfp4": 3.1}
+
+Graphs = Literal["none", "dense", "whole"]
+#: CPU and GPU time of a kernel inside a CUDA graph (assumed 2 to 6 us)
+GRAPH_LAUNCH_S = 6e-6
+#: share of the expert exchange that runs beside the other half of the batch, where a framework or the user overlaps them
+HIDDEN_EXCHANGE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +40,14 @@ class Profile:
     loss_traffic: float = 1.0  # the same of the loss
     cast_bytes: Mapping[str, float] = field(default_factory=lambda: dict(_CAST_BYTES))  # per quantised GEMM input, by precision
     dispatch_s_per_kernel: float = 6e-6  # CPU time to launch one kernel; hidden unless the GPU is faster
+    #: what is launched as CUDA graphs: nothing, all but what the number of routed tokens decides (the experts, and the half
+    #: of the routing that follows the exchange), or whole iterations
+    cuda_graphs: Graphs = "none"
     small_kernels_per_layer: float = 12.0  # forward launches of a layer besides GEMMs and attention; backward twice
     routing_kernels: float = 80.0  # the same of a mixture of experts: router, permutation, dispatch and their undoing
     kernels_per_expert: float = 6.0  # and of each local expert
+    has_fused_experts: bool = False  # biases, clamps and activation of the experts are part of their grouped GEMMs
+    has_fused_adapters: bool = False  # an adapter's dropout, scaling and addition cost no pass over the activations
     attention_version: str = ""  # kernel generation; "" = the part's default
     # data parallel
     overlap_gradient_reduce: bool = True
@@ -51,6 +63,7 @@ class Profile:
     tensor_overlap: float = 0.0
     gathers_quantised: bool = False  # sequence parallelism gathers inputs after they are quantised; scatters stay 16-bit
     context_overlap: float = 0.8
+    attends_in_rings: bool = False  # context parallelism: one kernel per block of the ring, merged in fp32 by others
     expert_overlap: float = 0.0
     fuses_routing: bool = False  # tokens are permuted and quantised by the exchange itself
     # ZeRO hooks
@@ -82,6 +95,8 @@ class Profile:
     gpu_update_bytes_per_element: float = 30.0
     #: field -> tables of measurements ("publication" or "publication/table") that it was fitted on
     fitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: field -> what its siblings do, where it is held out and that is not the default of a plain framework
+    priors: Mapping[str, float] = field(default_factory=dict)
 
 
 _DEEPSPEED = Profile(
@@ -140,6 +155,7 @@ _MEGATRON = Profile(
     dispatch_s_per_kernel=20e-6,
     elementwise_traffic=1.3,
     has_fused_blocks=True,
+    has_fused_adapters=True,
     reduce_dtype_bytes=4.0,
     overlap_gradient_reduce=True,
     overlap_parameter_gather=True,
@@ -147,13 +163,16 @@ _MEGATRON = Profile(
 _FSDP = Profile(
     name="fsdp",
     source="PyTorch FSDP: offloaded gradients leave by non-blocking copies (_runtime_utils.py), torch's optimizer updates them "
-    "on the CPU, and torchrun and accelerate start each of several processes with one thread (distributed/run.py)",
+    "on the CPU, and torchrun and accelerate start each of several processes with one thread (distributed/run.py); "
+    "share of the multiprocessors that a collective takes fitted on llm-foundry",
     elementwise_traffic=1.5,
     stage2_gathers_each=True,
     collective_compute_share=0.4,
     overlap_gradient_copy=True,
     is_updated_by_torch=True,
     threads_per_rank=1,
+    attends_in_rings=True,
+    fitted={"collective_compute_share": ("llm-foundry",)},
 )
 
 _MEGATRON_DEEPSPEED = replace(
@@ -168,6 +187,7 @@ _MEGATRON_DEEPSPEED = replace(
     fitted=dict.fromkeys(
         ("elementwise_traffic", "softmax_traffic", "dispatch_s_per_kernel", "send_fixed_s", "is_send_blocking"), ("vtrain",)
     ),
+    priors={"elementwise_traffic": _MEGATRON.elementwise_traffic, "dispatch_s_per_kernel": _MEGATRON.dispatch_s_per_kernel},
 )
 _MEGATRON_CORE = replace(
     _MEGATRON,
@@ -175,6 +195,7 @@ _MEGATRON_CORE = replace(
     source="Megatron-Core with Transformer Engine; a launch takes the CPU 30 us (default recipe of Moonlight)",
     dispatch_s_per_kernel=30e-6,
     fitted={"dispatch_s_per_kernel": ("megatron-bridge-skills",)},
+    priors={"dispatch_s_per_kernel": _MEGATRON.dispatch_s_per_kernel},
     attention_version="cudnn",
     elementwise_traffic=1.0,
     reduce_dtype_bytes=2.0,
@@ -184,8 +205,10 @@ _MEGATRON_CORE = replace(
 _MEGATRON_BRIDGE = replace(
     _MEGATRON_CORE,
     name="megatron-bridge",
-    source="Megatron Bridge on Megatron-Core, performance recipes with CUDA graphs",
-    dispatch_s_per_kernel=6e-6,
+    source="Megatron Bridge on Megatron-Core, performance recipes with CUDA graphs of attention, router and what precedes "
+    "the exchange (cuda_graph_scope of scripts/performance/configs); experts are launched one by one, as by Megatron",
+    dispatch_s_per_kernel=_MEGATRON.dispatch_s_per_kernel,
+    cuda_graphs="dense",
     fitted={},
 )
 _LLM_FOUNDRY = replace(
@@ -214,8 +237,11 @@ PROFILES: dict[str, Profile] = {
             name="megatron-bridge-26.06",
             source="Megatron Bridge from container 26.06 on: expert exchange "
             "beside the other half of the batch, permutation and quantisation fused into it (release notes)",
-            expert_overlap=0.8,
+            expert_overlap=HIDDEN_EXCHANGE,
             fuses_routing=True,
+            cuda_graphs="whole",
+            has_fused_experts=True,
+            fitted={},
         ),
         _FSDP,
         _LLM_FOUNDRY,
@@ -225,6 +251,14 @@ PROFILES: dict[str, Profile] = {
             source="torchtitan: FSDP2, selective checkpointing by operation",
             attention_version="flash2",
             recomputes_operations=True,
+        ),
+        replace(
+            _FSDP,
+            name="nemo-automodel",
+            source="NeMo AutoModel: PyTorch FSDP2 with Transformer Engine's norms, maps and attention, fused rotary embedding",
+            attention_version="cudnn",
+            has_fused_blocks=True,
+            elementwise_traffic=1.0,
         ),
         replace(_FSDP, name="torchtune", attention_version="flash2"),
         replace(_FSDP, name="hf-trainer", attention_version="flash2"),
@@ -262,7 +296,7 @@ _ALSO_CALLED = {
     "deepspeed": "deepspeed-zero", "zero": "deepspeed-zero", "huggingface": "hf-trainer", "hf": "hf-trainer",
     "transformers": "hf-trainer", "trl": "hf-trainer", "peft": "hf-trainer", "axolotl": "hf-trainer",
     "llama-factory": "hf-trainer", "llamafactory": "hf-trainer", "torch": "pytorch", "lightning": "pytorch",
-    "fsdp2": "fsdp", "megatron-lm": "megatron",
+    "fsdp2": "fsdp", "automodel": "nemo-automodel", "megatron-lm": "megatron",
 }  # fmt: skip
 
 
@@ -276,6 +310,7 @@ def profile(name: str) -> Profile:
     """The profile of that name, with a plain framework's values for what is held out; InputError with a suggestion."""
     if name in PROFILES:
         found = PROFILES[name]
-        stand_ins = {item.name: item.default for item in fields(Profile) if is_held_out(found.fitted.get(item.name, ()))}
+        held_out = [item for item in fields(Profile) if is_held_out(found.fitted.get(item.name, ()))]
+        stand_ins = {item.name: found.priors.get(item.name, item.default) for item in held_out}
         return replace(found, **stand_ins) if stand_ins else found  # type: ignore[arg-type]
     raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy(name), path="workload.training.framework"))

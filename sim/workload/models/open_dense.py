@@ -122,7 +122,7 @@ _SINGLE: dict[str, Row] = {
         "layers": 24, "hidden": 1024, "heads": 16, "ffn": 4096, "vocabulary": 30522, "max_positions": 514, "mlp": "gelu",
         "norm": "layernorm", "position": "learned", "tied_embeddings": True, "attention_bias": True, "output_bias": True,
         "mlp_bias": True, "head_bias": True, "embedding_norm": True, "extra_parameters": 1024 * 1024 + 1024,
-        "weight_dtype": "fp32",
+        "causal": False, "weight_dtype": "fp32",
         "source": "Devlin et al. 2018 (arXiv 1810.04805); positions include the 2 token types, the head its dense layer",
     },
     "starcoder2-15b": {
@@ -174,7 +174,7 @@ def rows() -> dict[str, Row]:
         table[name] = {
             "layers": layers, "hidden": hidden, "heads": heads, "ffn": 4 * hidden, "vocabulary": 1000, "mlp": "gelu",
             "max_positions": (224 // patch) ** 2 + 1, "norm": "layernorm", "position": "learned", "tied_embeddings": True,
-            "attention_bias": True, "output_bias": True, "mlp_bias": True, "head_bias": True,
+            "attention_bias": True, "output_bias": True, "mlp_bias": True, "head_bias": True, "causal": False,
             "extra_parameters": (3 * patch**2 + 2) * hidden, "weight_dtype": "fp32",
             "source": "Dosovitskiy et al. 2021 (arXiv 2010.11929), table 1; vit-s-16: Touvron et al. 2021 (arXiv 2012.12877)",
         }  # fmt: skip

@@ -46,7 +46,7 @@ class StepBuilder:
 
     def compute(self, rank_class: str, name: str, work: Pass, *, after: Iterable[str | None] = (), **fields: Any) -> str:
         """Append kernels to the compute stream, with the CPU time that launching them takes."""
-        dispatch = work.num_launches * self.plan.profile.dispatch_s_per_kernel
+        dispatch = work.num_launches * self.plan.dispatch_s
         return self.add(
             rank_class, "compute", Kind.COMPUTE, name, after=after, kernels=work.kernels, dispatch_s=dispatch, **fields
         )

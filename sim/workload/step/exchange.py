@@ -7,6 +7,7 @@ from typing import Any
 
 from sim.records import Kind
 from sim.workload import shapes
+from sim.workload.frameworks import HIDDEN_EXCHANGE
 from sim.workload.step import linear
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
@@ -29,6 +30,12 @@ class Exchange:
             return 2.0
         return 1.0 + ELEMENT_BYTES[GEMM_DTYPE[plan.training.precision]] / 2
 
+    @cached_property
+    def _expert_overlap(self) -> float:
+        """Share of the expert exchanges that is hidden; what an overlap hides is the profiles' largest."""
+        asked = self.plan.training.parallelism.overlap_experts
+        return self.plan.profile.expert_overlap if asked is None else HIDDEN_EXCHANGE if asked else 0.0
+
     def layers(self, lane: Lane, block: range, phase: str, turn: Turn, num_layers: int) -> None:
         """All exchanges of a block of layers in one direction ("forward", "recompute" or "backward")."""
         plan, num_moe = self.plan, self.plan.num_moe(block)
@@ -44,7 +51,7 @@ class Exchange:
         if num_moe and plan.expert > 1:
             size = linear.expert_tokens(plan) * plan.shape.hidden * 2.0
             calls = 2.0 * num_moe
-            self._emit(lane, block, phase, turn, "all_to_all", "expert", size, calls, plan.profile.expert_overlap)
+            self._emit(lane, block, phase, turn, "all_to_all", "expert", size, calls, self._expert_overlap)
 
     def _emit(
         self, lane: Lane, block: range, phase: str, turn: Turn, kind: str, group: str, size: float, calls: float, hidden: float

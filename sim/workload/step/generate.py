@@ -139,6 +139,6 @@ def model_flops(plan: Plan) -> float:
     unused = count.moe_layers * (count.experts - shape.experts_per_token) * count.expert
     weights = count.layers - unused + shape.vocabulary * shape.hidden
     width = (shapes.query_width(shape) + shapes.output_width(shape)) / 2
-    attention = 12.0 * training.sequence_length * width * shape.layers * (0.5 if training.causal else 1.0)
+    attention = 12.0 * training.sequence_length * width * shape.layers * plan.score_share
     each = 4.0 if plan.is_frozen else 6.0
     return float(tokens) * (each * weights + attention)

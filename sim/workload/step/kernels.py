@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from sim.laws.kernels import RING
 from sim.records import Dtype, Kernel
 from sim.workload import shapes
 from sim.workload.step import linear
@@ -30,6 +31,10 @@ class _Cost(NamedTuple):
     gate: float
 
 
+#: an expert's bias is added to its tokens by torch.split, mul, add, cat and cast, with fp32 in between, and its inputs are
+#: clamped and joined again: bytes per element forward, a third of forward and backward together (counted in
+#: Megatron-Core's TEGroupedMLP: 64 B per output element, 36 B per element of the expert's width)
+_BIASED_OUT, _CLAMPED_IN = 21.0, 12.0
 #: one kernel each
 _FUSED = _Cost(4.0, 4.0, 0.0)
 #: one kernel per tensor operation, as eager Hugging Face and Meta code runs them: a norm casts to fp32 (6 B), squares (8),
@@ -52,7 +57,9 @@ def attention_core(plan: Plan) -> tuple[Pass, Pass]:
     full = 2.0 * plan.tokens * sequence * (q + o) / t
     if training.attention == "flash":
         variant = training.attention_version or plan.profile.attention_version
-        flops = full * (0.5 if training.causal else 1.0)
+        if training.parallelism.context > 1 and plan.profile.attends_in_rings:
+            variant += RING
+        flops = full * plan.score_share
         forward = Kernel(
             kind="attention",
             flops=flops,
@@ -128,6 +135,8 @@ def elementwise_bytes(plan: Plan, *, is_moe: bool) -> float:
         mlp_bytes = each * (copies * shape.expert_ffn / (1 if plan.is_expert_wide else t))
         mlp_bytes += each * tokens * shape.shared_expert_ffn / t
         mlp_bytes += 0.0 if plan.profile.fuses_routing else 8.0 * copies * shape.hidden
+        if shape.mlp_bias and not plan.profile.has_fused_experts:
+            mlp_bytes += copies * (_BIASED_OUT * shape.hidden + _CLAMPED_IN * shape.expert_ffn)
     return _traffic(plan) * (hidden_bytes + mlp_bytes + qkv_bytes)
 
 
@@ -166,7 +175,10 @@ def layer_backward(plan: Plan, *, is_moe: bool) -> Pass:
 def _rest_launches(plan: Plan, *, is_moe: bool) -> float:
     """Small kernels of a layer besides GEMMs and the attention core."""
     profile = plan.profile
-    routing = profile.routing_kernels + profile.kernels_per_expert * plan.shape.experts / plan.expert if is_moe else 0.0
+    routing = 0.0
+    if is_moe:
+        experts = profile.routing_kernels / 2 + profile.kernels_per_expert * plan.shape.experts / plan.expert
+        routing = profile.routing_kernels / 2 + experts * plan.expert_dispatch_s / plan.dispatch_s
     return (profile.small_kernels_per_layer + routing) * (0.4 if plan.training.compile else 1.0)
 
 

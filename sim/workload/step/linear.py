@@ -14,6 +14,11 @@ from sim.workload.footprint.counts import quantised_bytes
 from sim.workload.step.plan import GEMM_DTYPE, Plan
 from sim.workload.step.work import Pass, elementwise, gemm
 
+#: bytes per input and per output element of an adapted matrix, counted from PEFT's and fsdp_qlora's eager code: dropout of the
+#: input (5); the result is cloned (4), the adapter's output scaled (4) and added (6). Backward: dropout and the sum of both
+#: inputs' gradients (11); scaling (4)
+_ADAPTER_FORWARD, _ADAPTER_BACKWARD = (5.0, 14.0), (11.0, 4.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -97,6 +102,7 @@ def forward(plan: Plan, maps: tuple[Linear, ...]) -> Pass:
         for down, up in _adapters(plan, item):
             kernels += [down, up]
             launches += 4
+    kernels += _adapted(plan, maps, _ADAPTER_FORWARD, "adapters")
     kernels += _casts(plan, maps, "forward") + _dequantised(plan, maps, "forward")
     return Pass(tuple(kernels), launches)
 
@@ -113,6 +119,7 @@ def backward(plan: Plan, maps: tuple[Linear, ...]) -> Pass:
         for down, up in _adapters(plan, item):
             kernels += [down, down, up, up]
             launches += 8
+    kernels += _adapted(plan, maps, _ADAPTER_BACKWARD, "adapters.backward")
     kernels += _casts(plan, maps, "backward") + _dequantised(plan, maps, "backward")
     return Pass(tuple(kernels), launches)
 
@@ -128,6 +135,18 @@ def _adapters(plan: Plan, item: Linear) -> list[tuple[Kernel, Kernel]]:
         )
         for _ in named
     ]
+
+
+def _adapted(plan: Plan, maps: tuple[Linear, ...], each: tuple[float, float], name: str) -> list[Kernel]:
+    """Passes over the inputs and outputs of adapted matrices besides the GEMMs: dropout, scaling, addition."""
+    if not plan.is_frozen or plan.profile.has_fused_adapters:
+        return []
+    size = 0.0
+    for item in maps:
+        named = sum(part in plan.targets for part in item.parts)
+        size += named * item.m * (each[0] * item.k + each[1] * item.n / max(1, len(item.parts))) * item.count
+    traffic = plan.profile.compiled_traffic / 2 if plan.training.compile else 1.0
+    return [elementwise(traffic * size, name)] if size else []
 
 
 def _casts(plan: Plan, maps: tuple[Linear, ...], phase: str) -> list[Kernel]:

@@ -14,7 +14,7 @@ from sim.workload.consistency import faults_of
 from sim.workload.footprint.behaviour import behaviour
 from sim.workload.footprint.counts import RankParameters, adapter_targets, chunk_layers, is_moe_layer, rank_parameters
 from sim.workload.footprint.states import optimizer_bytes
-from sim.workload.frameworks import Profile
+from sim.workload.frameworks import GRAPH_LAUNCH_S, Profile
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import ParameterCount
 from sim.workload.training import Training
@@ -59,6 +59,12 @@ class Plan:
     def sequence_split(self) -> int:
         """Ranks that share norms and residuals: the tensor ranks with sequence parallelism."""
         return self.tensor if self.training.parallelism.sequence_parallel else 1
+
+    @property
+    def score_share(self) -> float:
+        """Share of the score matrix that is computed: half of it under a causal mask."""
+        causal = self.training.causal
+        return 0.5 if (self.shape.causal if causal is None else causal) else 1.0
 
     @property
     def stages(self) -> int:
@@ -148,6 +154,18 @@ class Plan:
         kept = behaviour(self.training).nvme_kept_elements if limit is None else limit
         shards = self.shards if self.zero_stage == 3 else 1
         return min(1.0, kept / max(1.0, self.rank_parameters(0).total / shards))
+
+    @property
+    def dispatch_s(self) -> float:
+        """CPU time to launch a kernel of what a CUDA graph may hold."""
+        graphs = self.training.cuda_graphs or self.profile.cuda_graphs
+        return self.profile.dispatch_s_per_kernel if graphs == "none" else GRAPH_LAUNCH_S
+
+    @property
+    def expert_dispatch_s(self) -> float:
+        """The same of what the number of routed tokens decides."""
+        graphs = self.training.cuda_graphs or self.profile.cuda_graphs
+        return GRAPH_LAUNCH_S if graphs == "whole" else self.profile.dispatch_s_per_kernel
 
     @property
     def is_bound(self) -> bool:

@@ -1,0 +1,111 @@
+"""Switches of the step that a user or a framework sets: graphs, overlap of experts, masks, rings, adapters' passes."""
+
+import pytest
+
+from sim.laws.kernels import RING, RING_SHARE, attention_rate
+from sim.workload import frameworks
+from sim.workload.frameworks import GRAPH_LAUNCH_S, HIDDEN_EXCHANGE
+from sim.workload.shape import ModelShape
+from sim.workload.step import generate
+from sim.workload.training import Adapter, Parallelism, Training
+
+H, LAYERS, S, B = 64, 2, 128, 2
+TOKENS = B * S
+SHAPE = {"layers": LAYERS, "hidden": H, "heads": 4, "ffn": 256, "vocabulary": 1000, "mlp": "gelu", "tied_embeddings": False}
+DENSE = ModelShape(name="dense", **SHAPE)
+MIXTURE = ModelShape(name="mixture", **SHAPE, experts=8, experts_per_token=2, expert_ffn=128)
+WIDE = Parallelism(data=4, expert=4)
+
+
+def _step(model=DENSE, **fields):
+    job = {"model": model, "sequence_length": S, "batch_size": B, "framework": "megatron"}
+    return generate(Training(**job | fields), {})
+
+
+def _first(step, name):
+    return next(op for op in step.operations if op.name.startswith(name))
+
+
+def _kernels(step, name):
+    return [kernel for op in step.operations for kernel in op.kernels if kernel.name == name]
+
+
+def _bytes(step, name):
+    return sum((kernel.read_bytes + kernel.write_bytes) * kernel.count for kernel in _kernels(step, name))
+
+
+# ------------------------------------------------------------------------------------------------------ graphs, exchange
+
+
+def test_graphs_of_the_dense_part_leave_the_experts_to_the_cpu():
+    each = frameworks.profile("megatron").dispatch_s_per_kernel
+    times = {
+        graphs: _first(_step(MIXTURE, parallelism=WIDE, cuda_graphs=graphs), "forward 0").dispatch_s
+        for graphs in ("none", "dense", "whole")
+    }
+    launches = times["none"] / each
+    assert times["whole"] == pytest.approx(launches * GRAPH_LAUNCH_S)
+    experts = 40 + 6 * MIXTURE.experts / 4
+    assert times["dense"] == pytest.approx((launches - experts) * GRAPH_LAUNCH_S + experts * each)
+
+
+def test_graphs_of_a_dense_model_hold_all_of_a_layer():
+    dense, whole = (_first(_step(cuda_graphs=graphs), "forward 0").dispatch_s for graphs in ("dense", "whole"))
+    assert dense == whole
+
+
+@pytest.mark.parametrize(("asked", "hidden"), [(None, 0.0), (False, 0.0), (True, HIDDEN_EXCHANGE)])
+def test_overlapped_experts_hide_a_share_of_their_exchange(asked, hidden):
+    step = _step(MIXTURE, parallelism=Parallelism(data=4, expert=4, overlap_experts=asked))
+    calls = {True: 0.0, False: 0.0}
+    for op in step.operations:
+        if op.name == "expert all-to-all":
+            calls[op.stream.endswith(".collective")] += op.num_calls
+    assert calls[True] / (calls[True] + calls[False]) == pytest.approx(hidden)
+
+
+# ------------------------------------------------------------------------------------------------------------- attention
+
+
+def test_encoders_attend_to_all_and_decoders_to_what_precedes():
+    encoder = ModelShape(name="encoder", **SHAPE, causal=False)
+    (seen,) = {kernel.flops for kernel in _kernels(_step(encoder), "attention")}
+    (before,) = {kernel.flops for kernel in _kernels(_step(), "attention")}
+    assert seen == 2 * before
+    assert _step(encoder).model_flops > _step().model_flops
+
+
+def test_a_job_may_say_otherwise_than_its_model():
+    (asked,) = {kernel.flops for kernel in _kernels(_step(causal=False), "attention")}
+    (before,) = {kernel.flops for kernel in _kernels(_step(causal=True), "attention")}
+    assert asked == 2 * before
+
+
+def test_blocks_of_a_ring_run_slower_than_one_kernel_in_pytorch_only():
+    part = {"compute": {"bf16": 300e12}, "attention_efficiency": {"flash2": 0.5}}
+    assert attention_rate(part, "flash2" + RING, S) == pytest.approx(RING_SHARE.value * attention_rate(part, "flash2", S))
+    ring = Parallelism(context=2)
+    assert {k.variant for k in _kernels(_step(framework="torchtitan", parallelism=ring), "attention")} == {"flash2" + RING}
+    assert {k.variant for k in _kernels(_step(framework="torchtitan"), "attention")} == {"flash2"}
+    assert not any(k.variant.endswith(RING) for k in _kernels(_step(parallelism=ring), "attention"))
+
+
+# --------------------------------------------------------------------------------------------------- passes over memory
+
+
+def test_adapters_pass_over_inputs_and_outputs_unless_fused():
+    adapter = Adapter(type="lora", rank=8, targets=("q", "o"))
+    eager = _step(framework="pytorch", adapter=adapter)
+    per_layer = TOKENS * 2 * (5 * H + 14 * H)  # q and o are H x H
+    assert _bytes(eager, "adapters") == pytest.approx(LAYERS * per_layer)
+    assert 0 < _bytes(_step(framework="pytorch", adapter=adapter, compile=True), "adapters") < LAYERS * per_layer / 2
+    assert _bytes(_step(adapter=adapter), "adapters") == 0.0
+    assert _bytes(_step(framework="pytorch"), "adapters") == 0.0
+
+
+def test_biased_experts_pass_over_their_tokens_unless_fused():
+    biased = ModelShape(name="biased", **SHAPE, experts=8, experts_per_token=2, expert_ffn=128, mlp_bias=True)
+    more = _bytes(_step(biased), "elementwise") - _bytes(_step(MIXTURE), "elementwise")
+    assert more == pytest.approx(1.3 * LAYERS * 2 * TOKENS * (21 * H + 12 * 128))  # Megatron's traffic
+    fused = {"framework": "megatron-bridge-26.06"}
+    assert _bytes(_step(biased, **fused), "elementwise") == pytest.approx(_bytes(_step(MIXTURE, **fused), "elementwise"))
