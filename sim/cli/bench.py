@@ -54,6 +54,9 @@ def command(
         typer.echo(json.dumps(to_json(suite), indent=2))
     else:
         _print(suite)
+        for line in machine.assumptions:
+            if line.partition(":")[0] in machine.bandwidth_ranges:
+                typer.echo(line)
     if folder is not None:
         _write(suite, folder, topology)
         print(f"{folder.path}: {', '.join(folder.written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error

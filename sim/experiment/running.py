@@ -15,6 +15,7 @@ from sim.experiment.result import Result
 from sim.experiment.solving import Solved, solve, step_seconds, summarised
 from sim.experiment.tiering import TieringStep, moves, settle, settling_note
 from sim.experiment.together import all_tiers, on_host, simulate
+from sim.experiment.unmeasured import ends_of
 from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import capacity_plan, needs_sentence
@@ -62,6 +63,8 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     reasons = _overflows(summary.tiers)
     reasons += zone_notes(scenario.job.workload, scenario.machine) if reasons else ()
     penalty, base, fastest = _penalty(scenario, summary.step_time_s, twins) if with_penalty else (1.0, "", None)
+    ends = ends_of(scenario, summary.step_time_s) if with_penalty else None
+    band = band_of(scenario.job.workload, scenario.job.placement, validation_errors())
     return Result(
         scenario=scenario,
         step=step,
@@ -74,8 +77,9 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
         penalty_base=base,
         fastest=fastest,
         inference=solved.times,
-        band=band_of(scenario.job.workload, scenario.job.placement, validation_errors()),
+        band=band.over(summary.step_time_s, *ends) if ends else band,
         assumptions=(
+            *((f"step time: assumed: {ends.note}",) if ends else ()),
             *scenario.assumptions,
             *scenario.machine.assumptions,
             *step.notes,

@@ -30,6 +30,11 @@ class Band(Struct, frozen=True, kw_only=True):
     high: float = _UNKNOWN
     basis: str = "assumed: +-20 % for what no measurement covers"
 
+    def over(self, value_s: float, fast_s: float, slow_s: float, why: str) -> Band:
+        """The band around all of `fast_s` to `slow_s` where `value_s` is what was predicted."""
+        low, high = 1.0 - (1.0 - self.low) * fast_s / value_s, (1.0 + self.high) * slow_s / value_s - 1.0
+        return Band(low=low, high=high, basis=f"{self.basis}; {why}")
+
     def around(self, value_s: float) -> dict[str, float | str]:
         """The band in seconds, as `--json` shows it."""
         return {"low_s": value_s * (1.0 - self.low), "high_s": value_s * (1.0 + self.high), "basis": self.basis}

@@ -16,6 +16,7 @@ from sim.topology.limits import check, memory_transfers
 from sim.topology.lint import Setup, advice_of, warnings_of
 from sim.topology.machine import Device, Machine
 from sim.topology.wires import connection_of, connections, join
+from sim.units import format_bandwidth
 
 PartKind = TypeVar("PartKind", bound=p.Part)
 
@@ -55,7 +56,8 @@ def build(topology: Topology, parts: Mapping[str, p.Part], sources: Mapping[str,
         reserved_bytes=topology.reserved,
         edges=tuple(builder.edges),
         media=builder.media,
-        assumptions=(*topology.assumptions, *assumed),
+        bandwidth_ranges=builder.ranges,
+        assumptions=(*topology.assumptions, *builder.unmeasured, *assumed),
         warnings=warnings_of(setup),
         advice=advice_of(setup),
         sources=cited,
@@ -72,6 +74,8 @@ class _Builder:
         self.tiers: dict[str, Tier] = {}
         self.channels: dict[str, Channel] = {}
         self.media: dict[str, Media] = {}
+        self.ranges: dict[str, tuple[float, float]] = {}
+        self.unmeasured: list[str] = []
         self.edges: list[Edge] = []
 
     def run(self) -> None:
@@ -166,6 +170,13 @@ class _Builder:
         bus = cpu.bus or module
         tier = f"{name}.{TIER_KINDS[module.type]}"
         self._channel(tier, raw * bus.efficiency * (1 - entry.taken), law=module.latency or cpu.latency, device=name)
+        if module.efficiency_low and bus is module:
+            self.ranges[tier] = (module.efficiency_low / bus.efficiency, module.efficiency_high / bus.efficiency)
+            self.unmeasured.append(
+                f"{tier}: assumed: no measurement of {memory.part} is known here: reads at {bus.efficiency:g} of the peak "
+                f"({module.efficiency_low:g} to {module.efficiency_high:g}), {format_bandwidth(raw * bus.efficiency)} "
+                f"({format_bandwidth(raw * module.efficiency_low)} to {format_bandwidth(raw * module.efficiency_high)})"
+            )
         media = Media(tier=tier, device=name, channel=tier, turnaround=bus.turnaround, write_cost=bus.write_cost)
         self._tier(memory.capacity, TIER_KINDS[module.type], media)
 

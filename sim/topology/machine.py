@@ -59,6 +59,8 @@ class Machine:
     title: str = ""
     edges: tuple[Edge, ...] = ()
     media: Mapping[str, Media] = field(default_factory=dict)  # by tier name
+    #: tiers whose bandwidth nobody has measured -> (least, most) over what is taken
+    bandwidth_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()  # facts that cost bandwidth
     advice: tuple[str, ...] = ()  # rules of thumb that it breaks

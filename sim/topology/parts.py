@@ -49,6 +49,8 @@ class Memory:
     transfers: Annotated[TransfersPerSecond, Gt(0), Doc("data rate per pin")]
     width_bits: Annotated[int, Gt(0), Doc("data bits per channel (DDR: 64, ECC not counted) or per stack")]
     efficiency: Annotated[Efficiency, Doc("achieved read bandwidth / peak (refresh, turnarounds, bank conflicts)")]
+    efficiency_low: Annotated[Fraction, Doc("least that an unmeasured memory may reach of its peak; 0 = it was measured")] = 0.0
+    efficiency_high: Annotated[Fraction, Doc("and most")] = 0.0
     turnaround: Annotated[float, Ge(0), Doc("cost per byte once writes mix with reads (saturates at 5 % writes)")] = 0.0
     write_cost: Annotated[float, Ge(0), Doc("further cost per unit of write share, up to one half")] = 0.0
     kernel_bandwidth: Annotated[
