@@ -71,13 +71,17 @@ def expanded(document: Document) -> Document:
 
 def _range(name: str, document: Document, path: NodePath) -> list[str]:
     match = _RANGE.fullmatch(name)
-    if not match:
-        return []
-    first, last = int(match["first"]), int(match["last"])
-    if not first <= last < first + _MOST_DEVICES:
-        what = f"the range {name!r} names {last - first + 1} devices"
+    if match and not numbered(name):
+        what = f"the range {name!r} names {int(match['last']) - int(match['first']) + 1} devices"
         raise InputError(document.fault(path, what, f"from the lower to the higher, at most {_MOST_DEVICES}"))
-    return [f"{match['stem']}{number}" for number in range(first, last + 1)]
+    return numbered(name)
+
+
+def numbered(name: str) -> list[str]:
+    """The names that a range such as `gpu[0-7]` means; none for any other name and for an impossible range."""
+    match = _RANGE.fullmatch(name)
+    first, last = (int(match["first"]), int(match["last"])) if match else (0, -1)
+    return [f"{match['stem']}{i}" for i in range(first, last + 1)] if match and last < first + _MOST_DEVICES else []
 
 
 def _dealt(entry: object, index: int, num: int, document: Document, path: NodePath) -> object:

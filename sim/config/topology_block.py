@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import fnmatch
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sim.config.locate import locate
-from sim.config.machine import expanded, load_machine, machine_from
+from sim.config.machine import expanded, load_machine, machine_from, numbered
 from sim.config.validation import FaultList, refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe, dotted, read_yaml
 from sim.errors import Fault, InputError
@@ -107,7 +108,8 @@ class _Patch:
             is_link = isinstance(entry, Mapping) and any(key in entry for key in _LINK_KEYS)
             self._put(("links" if is_link else "devices", name), entry, (*self.path, "add", name))
         for target, value in raw.get("set", {}).items():
-            self._set(target, value, (*self.path, "set", target))
+            for single in self._meant(target):
+                self._set(single, value, (*self.path, "set", target))
         self.faults.stop()
         try:
             return machine_from(dataclasses.replace(self.base, data=self.data), name=Path(self.base.file).stem)
@@ -123,6 +125,14 @@ class _Patch:
             return
         entries[name] = copy.deepcopy(value)
         self.origin[target] = source
+
+    def _meant(self, target: str) -> list[str]:
+        """The targets of a `set` key: `gpu*` and `gpu[0-7]` mean every device or link of such a name."""
+        pattern, dot, rest = target.partition(".")
+        names = [*self.data.get("devices", {}), *self.data.get("links", {})]
+        range_ = numbered(pattern)
+        found = [name for name in names if name in range_] if range_ else fnmatch.filter(names, pattern)
+        return [name + dot + rest for name in found] if found and pattern not in names else [target]
 
     def _set(self, target: str, value: Any, source: NodePath) -> None:
         name, *keys = target.split(".")

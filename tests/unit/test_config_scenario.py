@@ -312,3 +312,18 @@ def test_a_policy_of_a_tensor_class_must_exist() -> None:
 def test_a_size_beyond_all_numbers_is_no_size() -> None:
     with pytest.raises(ValueError, match="expected a finite size such as '96 GiB', got '1e308 GB'"):
         parse("1e308 GB", "bytes")
+
+
+@pytest.mark.parametrize(("key", "changed"), [("gpu*", {"gpu0", "gpu1"}), ("gpu[0-1]", {"gpu0", "gpu1"}), ("gpu[1-1]", {"gpu1"}), ("gpu1", {"gpu1"})])  # fmt: skip
+def test_one_key_sets_every_device_of_a_pattern(key: str, changed: set[str]) -> None:
+    machine = load(patched(f'{{base: epyc-9554p-2x4090, set: {{"{key}": {{part: rtx-3090}}}}}}')).resolve().machine
+    assert {name for name in machine.gpus() if machine.device(name).part_name == "rtx-3090"} == changed
+
+
+def test_a_pattern_that_names_nothing_is_a_fault() -> None:
+    with pytest.raises(InputError, match=r"topology.set.npu\*.part: unknown device or link 'npu\*'"):
+        load(patched('{base: epyc-9554p-2x4090, set: {"npu*.part": rtx-3090}}')).resolve()
+
+
+def patched(topology: str) -> str:
+    return BASE.replace("topology: epyc-9554p-2x4090", f"topology: {topology}")
