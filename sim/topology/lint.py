@@ -110,7 +110,8 @@ def _capacities(setup: Setup) -> Iterator[Finding]:
     for name, entry, part in setup.entries(p.Gpu):
         if isinstance(part, p.Gpu) and entry.capacity and entry.capacity > part.memory.capacity:
             has, sold = format_bytes(entry.capacity), format_bytes(part.memory.capacity)
-            yield name, f"{has} of memory, {entry.part} is sold with {sold}: a modified card, or a what-if"
+            what = "a modified card, or a what-if: room alone, no speed (scenario modified-card)"
+            yield name, f"{has} of memory, {entry.part} is sold with {sold}: {what}"
 
 
 def _unjoined(setup: Setup) -> Iterator[Finding]:
@@ -120,7 +121,8 @@ def _unjoined(setup: Setup) -> Iterator[Finding]:
         linked = {end for edge in setup.edges for end in (edge.source, edge.target) if {edge.source, edge.target} <= {*sockets}}
         alone = [name for name in sockets if name not in linked]
         if len(sockets) > 1 and alone:
-            yield alone[0], f"no link to the other sockets of {host}: what hangs on one reaches nothing of the other"
+            what = "what hangs on one reaches nothing of the other (scenario unjoined-socket)"
+            yield alone[0], f"no link to the other sockets of {host}: {what}"
 
 
 def _narrow_links(setup: Setup) -> Iterator[Finding]:

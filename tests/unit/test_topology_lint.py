@@ -68,13 +68,15 @@ def test_lanes_oversubscribed_below_a_switch() -> None:
 def test_more_memory_than_a_card_is_sold_with() -> None:
     assert not server(more="  gpu0: {part: h100-pcie, capacity: 80 GiB, to: cpu0}\n").warnings
     (warning,) = server(more="  gpu0: {part: h100-pcie, capacity: 96 GiB, to: cpu0}\n").warnings
-    assert warning == "gpu0: 96 GiB of memory, h100-pcie is sold with 80 GiB: a modified card, or a what-if"
+    what = "a modified card, or a what-if: room alone, no speed (scenario modified-card)"
+    assert warning == f"gpu0: 96 GiB of memory, h100-pcie is sold with 80 GiB: {what}"
 
 
 def test_sockets_that_nothing_joins() -> None:
     devices = f"  cpu0: {SOCKET % (8, '512 GiB', 1)}\n  cpu1: {SOCKET % (8, '512 GiB', 1)}\n"
     (warning,) = built(devices).warnings
-    assert warning == "cpu0: no link to the other sockets of host0: what hangs on one reaches nothing of the other"
+    what = "what hangs on one reaches nothing of the other (scenario unjoined-socket)"
+    assert warning == f"cpu0: no link to the other sockets of host0: {what}"
     assert not built(devices, "links: {sockets: {part: upi-16, lanes: 3, between: [cpu0, cpu1]}}\n").warnings
 
 
