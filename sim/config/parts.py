@@ -132,9 +132,7 @@ def _sliced(name: str) -> Document | None:
 def _load_one(name: str, catalogue: Catalogue) -> None:
     document = _sliced(name)
     if document is None:
-        near = get_close_matches(name, part_names(), n=1, cutoff=0.5)
-        remedy = f"did you mean {near[0]!r}?" if near else "see `tiersim list parts`"
-        raise InputError(Fault(what=f"unknown part {name!r}", remedy=remedy))
+        raise InputError(Fault(what=f"unknown part {name!r}", remedy=suggestion(name, part_names())))
     table = _sources(document)
     path: NodePath = ("parts", name)
     part, keys = read_part(document.data["parts"][name], document, path, table)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -89,6 +90,9 @@ def suggestion(word: str, known: Iterable[str], label: str = "known") -> str:
     meant = _MEANT.get(word.lower(), "")
     if meant.split(".")[0] in names:
         return f"did you mean {meant!r}?"
+    begun = [name for name in names if re.match(rf"{re.escape(word.lower())}(?![a-z0-9])", name)]
+    if begun:  # 'h100' -> 'h100-pcie', 'h100-sxm'
+        return f"did you mean {' or '.join(map(repr, begun[:4]))}?"
     near = get_close_matches(word, names, n=1, cutoff=0.6)
     if not near:  # a word inside another: 'zero' -> 'zero_stage'
         near = [name for name in names if len(word) > 2 and (word in name or name in word)][:1]

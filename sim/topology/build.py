@@ -99,6 +99,8 @@ class _Builder:
 
     def _device(self, name: str, entry: DeviceEntry) -> None:
         part = self.parts[entry.part]
+        if entry.cores and isinstance(part, p.Cpu):
+            part = dataclasses.replace(part, cores=entry.cores)
         above = [self.devices[up] for up in entry.to if up in self.devices]
         hosts = {device.host for device in above}
         num_cpus = sum(1 for device in self.devices.values() if device.kind == "cpu")

@@ -50,6 +50,10 @@ class DeviceEntry:
     capacity: Annotated[Bytes | None, Gt(0), Doc("default the part's")] = None
     count: Annotated[Count, Doc("identical devices used as one (RAID0 of drives, interleave set of modules)")] = 1
     host: Annotated[str, Doc("host that the socket belongs to; devices below it inherit it")] = ""
+    cores: Annotated[
+        Count | None,
+        Doc("cores that the jobs may use (a container, a virtual machine, a batch job); default all"),
+    ] = None
     speed: Annotated[Fraction, Gt(0), Le(1), Doc("share of its compute and memory rate that it reaches (a straggler)")] = 1.0
     power_cap: Annotated[Watts, Ge(0), Doc("board power limit; lowers compute by the declared law; 0 = none")] = 0.0
     taken: Annotated[Fraction, Ge(0), Le(0.99), Doc("share of its memory bandwidth that a neighbour takes")] = 0.0

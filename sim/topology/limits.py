@@ -50,6 +50,11 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
                 what=f"{entry.count} {part.kind}s as one device; count joins drives, memory modules or adapters",
                 remedy=f"name each: {name.rstrip('0123456789')}[0-{entry.count - 1}]",
             )
+        if entry.cores and not (isinstance(part, p.Cpu) and entry.cores <= part.cores):
+            has = f"has {part.cores}" if isinstance(part, p.Cpu) else "is no CPU"
+            yield Fault(
+                path=f"devices.{name}.cores", what=f"{entry.cores} cores, {entry.part} {has}", remedy="leave it out to use all"
+            )
         if isinstance(part, p.Cpu) and entry.memory:
             yield from _dimms(f"devices.{name}.memory", entry.memory, parts, part, entry.part)
         if part.hypothetical and not part.basis:

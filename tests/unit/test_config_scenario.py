@@ -327,3 +327,25 @@ def test_a_pattern_that_names_nothing_is_a_fault() -> None:
 
 def patched(topology: str) -> str:
     return BASE.replace("topology: epyc-9554p-2x4090", f"topology: {topology}")
+
+
+def test_a_job_may_have_some_of_the_cores() -> None:
+    machine = load(patched("{base: epyc-9554p-2x4090, set: {cpu0.cores: 4}}")).resolve().machine
+    assert machine.part("cpu0")["cores"] == 4
+    assert machine.channels["cpu0.cores"].bandwidth_per_s == 4
+    assert load(patched("{base: epyc-9554p-2x4090, set: {cpu0.cores: 64}}")).resolve().machine.part("cpu0")["cores"] == 64
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("cpu0.cores: 65", "topology.set.cpu0.cores: 65 cores, epyc-9554p has 64; leave it out to use all"),
+        ("gpu0.cores: 4", "topology.set.gpu0.cores: 4 cores, rtx-4090 is no CPU; leave it out to use all"),
+        ("gpu0.part: h100", "topology.set.gpu0.part: unknown part 'h100'; did you mean 'h100-96gb-hbm2e' or 'h100-nvl' or 'h100-pcie' or 'h100-sxm'?"),
+        ("gpu0.part: b200", "topology.set.gpu0.part: unknown part 'b200'; did you mean 'b200-sxm'?"),
+    ],
+)  # fmt: skip
+def test_what_a_device_cannot_be_is_said_with_its_remedy(change: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(patched(f"{{base: epyc-9554p-2x4090, set: {{{change}}}}}"), "f.yaml").resolve()
+    assert str(caught.value) == f"f.yaml:4: {message}"
