@@ -83,8 +83,9 @@ GEMM_VARIANTS = {"ggml": GemmVariant(0.96, 560.0), "ggml-block": GemmVariant(0.8
 #: share of that which products of a mixture's experts reach (variants ending in "+experts"): tokens gathered per expert, tiles
 #: half full; fit over prompts of gpt-oss and Qwen3 30B-A3B on a DGX Spark (llama.cpp benches/dgx-spark.md): 0.63 to 0.68
 EXPERTS_SHARE = Fitted(0.65, 1.0, ("llamacpp-dgx-spark",))
-#: without those measurements: two thirds of the vendor's library, whatever the format
-_VARIANT_PRIOR = GemmVariant(0.67, float("inf"))
+#: without those measurements: two thirds of the vendor's library, whatever the format, and no more per multiprocessor and cycle
+#: than the tensor cores of GeForce Ampere do with fp32 sums, for which the kernels were written (GA102 whitepaper: 512)
+_VARIANT_PRIOR = GemmVariant(0.67, 512.0)
 
 
 def variant_rate(part: Mapping[str, Any], dtype: str, variant: str) -> float:

@@ -39,6 +39,8 @@ class InferenceProfile:
     is_direct_storage: bool = False  # storage to GPU memory without a bounce through host memory
     #: field -> tables of measurements ("publication" or "publication/table") that it was fitted on
     fitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: what one would assume for such a field without those tables; else the default above
+    priors: Mapping[str, float] = field(default_factory=dict)
 
 
 _DEEPSPEED = (
@@ -48,6 +50,10 @@ _EAGER = (
     "Python launches a decode layer's kernels in about 0.9 ms: 7B at 30 ms on A5000 (litgpt issue 607), 34 ms on A10 "
     "(lmdeploy issue 210), 25 ms on A100 (FasterTransformer issue 506)"
 )
+#: without these: 50 kernels a layer, 10 us of Python and driver for each
+_EAGER_PRIOR_S = 0.5e-3
+#: of rows joined by the host, without measurements: seven matrices a layer, a copy of 10 us for each
+_JOIN_PRIOR_S = 0.07e-3
 INFERENCE_PROFILES = {
     profile.name: profile
     for profile in (
@@ -56,7 +62,7 @@ INFERENCE_PROFILES = {
             is_fused_join=True,
         ),
         InferenceProfile(name="transformers", source=f"Hugging Face Transformers, eager; {_EAGER}", dispatch_layer_s=0.9e-3,
-                         fitted={"dispatch_layer_s": ("litgpt-607",)}),
+                         fitted={"dispatch_layer_s": ("litgpt-607",)}, priors={"dispatch_layer_s": _EAGER_PRIOR_S}),
         InferenceProfile(
             name="llama.cpp",
             source="llama.cpp, CUDA and Metal back ends: no number format of the GPU is used directly, prompts in passes of "
@@ -64,7 +70,7 @@ INFERENCE_PROFILES = {
             "GPUs, GPU-Benchmarks-on-LLM-Inference at 00dd2bd",
             gemm_variant="ggml", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
             is_cpu_backend=True, handover_s=0.1e-3,
-            fitted={"split_layer_s": ("gpu-benchmarks-llm",)},
+            fitted={"split_layer_s": ("gpu-benchmarks-llm",)}, priors={"split_layer_s": _JOIN_PRIOR_S},
         ),
         InferenceProfile(
             name="llama.cpp-2025",
@@ -72,7 +78,7 @@ INFERENCE_PROFILES = {
             "request 6766, on by default); all else as llama.cpp",
             gemm_variant="ggml-graph", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
             is_cpu_backend=True, handover_s=0.1e-3,
-            fitted={"split_layer_s": ("gpu-benchmarks-llm",)},
+            fitted={"split_layer_s": ("gpu-benchmarks-llm",)}, priors={"split_layer_s": _JOIN_PRIOR_S},
         ),
         InferenceProfile(
             name="ktransformers",
@@ -80,7 +86,7 @@ INFERENCE_PROFILES = {
             "rest on the GPU as one graph; prompts in chunks of 8192 tokens; both hand over in "
             "0.25 ms per layer: fit over its decodes",
             gemm_variant="ggml", is_native=False, prefill_tokens=8192, is_cpu_backend=True, cpu_batch_tokens=0,
-            handover_s=0.25e-3, fitted={"handover_s": ("ktransformers",)},
+            handover_s=0.25e-3, fitted={"handover_s": ("ktransformers",)}, priors={"handover_s": 0.1e-3},
         ),
         InferenceProfile(name="vllm", source="vLLM: prompts in chunks of 8192 tokens (max_num_batched_tokens), CUDA graphs",
                          prefill_tokens=8192, is_fused_join=True),
@@ -111,7 +117,11 @@ def inference_profile(name: str) -> InferenceProfile:
     """The profile of that name, with plain values for what is held out; InputError with a suggestion otherwise."""
     if name in INFERENCE_PROFILES:
         found = INFERENCE_PROFILES[name]
-        stand_ins = {item.name: item.default for item in fields(found) if is_held_out(found.fitted.get(item.name, ()))}
+        stand_ins = {
+            item.name: found.priors.get(item.name, item.default)
+            for item in fields(found)
+            if is_held_out(found.fitted.get(item.name, ()))
+        }
         return replace(found, **stand_ins) if stand_ins else found  # type: ignore[arg-type]
     raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy(name), path="workload.inference.framework"))
 
