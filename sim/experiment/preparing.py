@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sim.errors import InputError
+from sim.experiment.nodes import over_nodes
 from sim.experiment.overflow import page_cached, spilled, swap_of
 from sim.kept import Kept
 from sim.placement import access_counters
@@ -121,7 +122,7 @@ def placed(job: Job, machine: Machine) -> Job:
 
     What spills has been moved, and what movable memory cannot hold.
     """
-    job = _managed(on_system_memory(job, machine), machine)
+    job = over_nodes(_managed(on_system_memory(job, machine), machine), machine)
     from sim.placement.demand import demands, planned, rest_of
     from sim.placement.registry import EXPLICIT
     from sim.placement.resolve import needs_policy, resolve

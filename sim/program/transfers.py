@@ -101,7 +101,9 @@ class Routes:
         cpus, cores = self._sockets(home) if is_spread else (home,), max(1, round(num_cores))
         parts = [
             (
-                self.machine.access(cpu, self._seen_from(cpu, tier, home), write_share=write_share, num_cores=cores),
+                self.machine.access(
+                    cpu, self._seen_from(cpu, tier, home) if is_spread else tier, write_share=write_share, num_cores=cores
+                ),
                 share / len(cpus),
             )
             for cpu in cpus
@@ -140,8 +142,12 @@ class Routes:
         return tuple(name for name, device in self.machine.devices.items() if device.kind == "cpu" and device.host == host)
 
     def _seen_from(self, cpu: str, tier: str, home: str) -> str:
-        """The tier that plays the same part for `cpu` as `tier` for `home`: the DRAM of each, anything else itself."""
-        return self.machine.resolve("dram", cpu) if tier == self.machine.resolve("dram", home) else tier
+        """The tier that plays the same part for `cpu` as `tier` for `home`: the DRAM of each, anything else itself.
+
+        Threads on all sockets have their pages there: what lies in any socket's DRAM is near.
+        """
+        nodes = {self.machine.resolve("dram", name) for name in self._sockets(home)}
+        return self.machine.resolve("dram", cpu) if tier in nodes else tier
 
     def cores(self, device: str, num_cores: float, rank_cores: float, *, is_spread: bool = False) -> Flow:
         """Work of a rank's processes in core-seconds, `num_cores` of them at most at once.

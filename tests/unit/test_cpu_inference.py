@@ -230,3 +230,28 @@ def test_fit_offers_experts_on_the_cpu_and_no_streaming_under_llamacpp():
     ]
     assert {"workload.inference.cpu_moe_layers": 36} in offered
     assert not any("placement.weights" in settings for settings in offered)
+
+
+BIG = {"framework": "llama.cpp", "model": "deepseek-v3", "prompt_length": 64, "output_length": 4}
+SMALL_NODES = {"base": "xeon-6980p-2s-mrdimm", "set": {"cpu0.memory.capacity": "512 GiB", "cpu1.memory.capacity": "512 GiB"}}
+
+
+@pytest.mark.parametrize(("weights", "is_over"), [("q4_k_m", False), ("q8_0", True)])
+def test_what_one_node_cannot_hold_lies_on_the_other_and_crosses_the_socket_link(weights, is_over):
+    result = run(scenario(BIG | {"weights": weights}, SMALL_NODES), with_penalty=False)
+    assert result.fits
+    assert ("cpu1.dram" in result.summary.tiers) == is_over
+    assert any(name.startswith("cpu1->cpu0") for name in result.summary.channels) == is_over
+
+
+def test_threads_of_all_sockets_read_near_pages():
+    result = run(scenario(BIG | {"weights": "q8_0", "all_sockets": True}, SMALL_NODES), with_penalty=False)
+    assert result.fits
+    assert not any("upi" in name for name in result.summary.channels)
+    held = [result.summary.tiers[f"cpu{i}.dram"].by_class["weights"] for i in (0, 1)]
+    assert held[0] == pytest.approx(held[1])
+
+
+def test_weights_too_large_for_all_nodes_do_not_fit():
+    result = run(scenario(BIG | {"weights": "bf16"}, SMALL_NODES), with_penalty=False)
+    assert not result.fits
