@@ -35,6 +35,8 @@ COMMANDS = {
     "calibrate": "sim.cli.calibrate",
 }
 _MAX_FAULTS = 50
+#: exit code of a command that Ctrl-C ended, as shells give it
+_INTERRUPTED = 130
 
 
 class LazyGroup(TyperGroup):
@@ -101,6 +103,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(args=list(arguments) if arguments is not None else None, prog_name="tiersim", standalone_mode=False)
         sys.stdout.flush()
+        if code == _INTERRUPTED:
+            _complain("interrupted")
         return code if isinstance(code, int) else 0
     except InputError as error:
         shown = [str(fault) for fault in error.faults[:_MAX_FAULTS]]
@@ -112,10 +116,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _internal(error) if error.exit_code == 3 else _failed(error)
     except typer.Abort:
         _complain("aborted")
-        return 130
+        return _INTERRUPTED
     except KeyboardInterrupt:
         _complain("interrupted")
-        return 130
+        return _INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has left: `tiersim ... | head`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - kept open until the interpreter ends
         return 0

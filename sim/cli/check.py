@@ -61,7 +61,7 @@ def _checked(name: str, *, is_quiet: bool, has_sources: bool) -> dict[str, Any]:
             _print_machine(machine, document.file, has_sources=has_sources)
         return {"file": document.file, "kind": "topology", **_machine(machine)}
     file = scenario_from(document)
-    if file.sweep:
+    if file.sweep or file.compare:
         file.check()
     scenario = file.resolve(file.first_overlay)
     if not is_quiet:

@@ -51,9 +51,12 @@ def survey(
 
     Example: tiersim trace survey recordings/*.json.gz
     """
+    from sim.errors import Fault, InputError
     from sim.study.survey import MOST_KEPT, is_explained, medians
     from sim.study.survey import survey as survey_of
 
+    if missing := [Fault(what="no such file", file=str(file)) for file in files if not file.exists()]:
+        raise InputError(missing)
     rows = []
     if not is_json:
         typer.echo(_SURVEY_HEAD)

@@ -151,9 +151,13 @@ class ScenarioFile:
     def check(self, *, max_points: int = 200) -> None:
         """Resolve the first `max_points` points of the sweep (or the only scenario); raises InputError with all faults."""
         faults = FaultList()
+        baseline = self.compare.get("baseline", {})
         for point in itertools.islice(self.plan or (Assignment({}, {}),), max_points):
             with faults.collect():
                 self.resolve(point.overlay, point.parameters)
+            with faults.collect():
+                if baseline:
+                    self.resolve({**point.overlay, **baseline}, point.parameters)
         if faults:
             raise InputError(list(dict.fromkeys(faults)))
 
@@ -206,6 +210,12 @@ def scenario_from(document: Document) -> ScenarioFile:
         if key in data and not isinstance(data[key], kind):
             expected = "a path" if kind is str else "a mapping"
             faults.append(document.fault((key,), f"expected {expected}, got {describe(data[key])}", KEYS[key]))
+    compared = data.get("compare")
+    if isinstance(compared, Mapping):
+        faults += refuse_unknown(compared, ("baseline",), document, ("compare",))
+        if not isinstance(compared.get("baseline"), Mapping):
+            what = f"expected {{dotted path: value}}, got {describe(compared.get('baseline'))}"
+            faults.append(document.fault(("compare", "baseline"), what, "for example {placement.optimizer_states: gpu}"))
     money = data.get("prices")
     if isinstance(money, str) and not any((folder / money).is_file() for folder in (Path(document.file).parent, Path())):
         faults.append(document.fault(("prices",), f"no such file {money!r}", "paths are relative to this file"))
@@ -304,7 +314,8 @@ def _overlaid(document: Document, overlay: Mapping[str, object]) -> Document:
     positions = dict(document.positions)
     for dotted_path in overlay:
         here = tuple(dotted_path.split("."))
-        line = document.position(("sweep", dotted_path))
+        in_baseline = ("compare", "baseline", dotted_path)
+        line = document.position(in_baseline if in_baseline in positions else ("sweep", dotted_path))
         for path in (here, ("topology", "set", dotted_path.removeprefix("topology."))):
             positions[path] = line
     return dataclasses.replace(document, data=data, positions=positions)

@@ -178,6 +178,7 @@ def _leading_comment(text: str) -> str:
 
 
 _INT = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)*")
+_MAX_DIGITS = 18  # what 64 bits hold, as results and databases do
 _RADIX = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _CONSTANTS: dict[str, bool | None] = {
@@ -281,8 +282,8 @@ class _Builder:
         if _NOT_FINITE.fullmatch(text):
             self._fault(f"{text!r} is not a finite number", event, path)
             return 0.0
-        if _INT.fullmatch(text) and len(text) > 400:
-            self._fault("is a number of more than 400 digits", event, path)
+        if _INT.fullmatch(text) and len(text) > _MAX_DIGITS:
+            self._fault(f"is a whole number of more than {_MAX_DIGITS} digits", event, path)
             return 0
         return _scalar(text)
 

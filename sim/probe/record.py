@@ -87,6 +87,7 @@ def record(
         try:
             child = subprocess.Popen(list(command))
         except OSError as error:
+            target.unlink()
             raise InputError(
                 Fault(what=f"cannot start {command[0]!r}: {error.strerror}", remedy="check the command")
             ) from error

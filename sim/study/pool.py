@@ -114,7 +114,9 @@ class Processes:
         try:
             for point in (point for chunk in pending for point in chunk):
                 try:
-                    yield executor.submit(work, [point]).result()
+                    with without_interrupts():
+                        future = executor.submit(work, [point])
+                    yield future.result()
                 except BrokenProcessPool:
                     executor.shutdown(wait=True)
                     executor = self._executor(1)
@@ -134,10 +136,24 @@ def _submitted(
     executor: ProcessPoolExecutor, work: Work, chunk: Chunk, in_flight: dict[Future[list[Outcome]], Chunk]
 ) -> Future[list[Outcome]]:
     try:
-        return executor.submit(work, chunk)
+        with without_interrupts():
+            return executor.submit(work, chunk)
     except BrokenProcessPool:
         in_flight[Future()] = chunk  # not accepted any more: run it with the rest after the restart
         raise
+
+
+@contextlib.contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Processes started inside never hear Ctrl-C, not even while they import; this one hears it right after."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start_worker() -> None:

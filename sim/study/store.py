@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS points (
     PRIMARY KEY (plan, position)) WITHOUT ROWID;
 """
 _BUSY_S = 60.0
+#: primary error codes of a disk that takes no more
+_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 #: a point ran and fits | ran out of a tier | its inputs are wrong | the simulator failed | its worker died (run again)
 STATUSES = ("fits", "does_not_fit", "invalid", "failed", "lost")
@@ -115,13 +117,17 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
         try:
+            self._connection.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self._connection.execute("ROLLBACK")
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            if self._connection.in_transaction:  # a full disk has ended it already
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in _DISK:
+                what = f"cannot write {str(self.path)!r}: {error}"
+                raise InputError(Fault(what=what, remedy="free some space, or use another folder (--out)")) from error
             raise
-        self._connection.execute("COMMIT")
 
     # ------------------------------------------------------------------------------------------------------- writing
 

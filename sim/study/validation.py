@@ -25,6 +25,7 @@ from sim.metrics.errors import (
     relative_error,
     summarise,
 )
+from sim.study.pool import without_interrupts
 from sim.study.validation_predict import Prediction, predict
 from sim.study.validation_rows import FAMILIES, Row
 
@@ -212,8 +213,13 @@ def _chunks_run(
         return
     workers, context = min(num_workers, len(chunks)), get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=hold_out, initargs=(held_out,)) as pool:
-        for future in as_completed([pool.submit(_run_chunk, chunk) for chunk in chunks]):
-            yield future.result()
+        with without_interrupts():
+            futures = [pool.submit(_run_chunk, chunk) for chunk in chunks]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _run_chunk(chunk: Iterable[list[Row]]) -> list[tuple[list[Row], _Found]]:

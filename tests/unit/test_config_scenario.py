@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -349,3 +350,20 @@ def test_what_a_device_cannot_be_is_said_with_its_remedy(change: str, message: s
     with pytest.raises(InputError) as caught:
         load(patched(f"{{base: epyc-9554p-2x4090, set: {{{change}}}}}"), "f.yaml").resolve()
     assert str(caught.value) == f"f.yaml:4: {message}"
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("-1", "expected a mapping"),
+        ("{base: {}}", "unknown key 'base'"),
+        ("{baseline: 3}", "expected {dotted path: value}"),
+        ("{baseline: {placement.optimizer_state: gpu}}", "unknown key 'optimizer_state'"),
+    ],
+)
+def test_a_baseline_is_checked_with_the_file(tmp_path: Path, block: str, expected: str) -> None:
+    """A compare block that no run could use is a fault of the file, not of the later command."""
+    path = tmp_path / "asked.yaml"
+    path.write_text(f"topology: desktop-rtx-4090\nworkload: {{training: {{model: gpt2}}}}\ncompare: {block}\n")
+    with pytest.raises(InputError, match=re.escape(expected)):
+        load_scenario(path).check()

@@ -83,3 +83,13 @@ def test_reading_needs_a_study_and_writes_nothing(tmp_path):
     Store(tmp_path).close()
     with Store(tmp_path, is_read_only=True) as store, pytest.raises(sqlite3.OperationalError, match="readonly"):
         store.note("a", "b")
+
+
+def test_a_full_disk_is_told_and_leaves_whole_rows(tmp_path):
+    outcomes = [Outcome(position=i, key=f"key{i}", status="fits", point=b"x" * 5000) for i in range(40)]
+    with Store(tmp_path) as store:
+        store.write(outcomes[:1], plan="p", model_version="1")
+        store._connection.execute("PRAGMA max_page_count=10")
+        with pytest.raises(InputError, match="full"):
+            store.write(outcomes[1:], plan="p", model_version="1")
+        assert [outcome.position for outcome in store.outcomes("p")] == [0]

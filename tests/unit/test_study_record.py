@@ -51,6 +51,7 @@ def test_exit_code_is_the_commands(tmp_path):
 def test_what_cannot_be_recorded(command, interval_s, said, tmp_path):
     with pytest.raises(InputError, match=said):
         record(command, tmp_path / "a", interval_s=interval_s)
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"line":"end","elapsed_s":1,"exit_code":0}\n', "{}\n"])

@@ -69,3 +69,8 @@ def test_the_command_tabulates_and_refuses_by_row(tmp_path: Path, capsys: pytest
     assert lines[1].startswith("a.json")
     assert "refused: is no trace of a known kind" in lines[2]
     assert lines[-1] == "left out of the medians: 1 that keep more than 10% of their step as recorded"
+
+
+def test_a_recording_that_does_not_exist_is_bad_input(tmp_path, capsys):
+    assert cli.run(["trace", "survey", str(tmp_path / "none.json")]) == 2
+    assert "no such file" in capsys.readouterr().err
