@@ -59,6 +59,8 @@ PRIORS: dict[tuple[str, str], tuple[object, str]] = {
     # accelerators
     ("gpu", "gemm_efficiency"): (0.75, "three quarters of the dense peak, the usual figure for a tuned library"),
     ("gpu", "gemm_alone"): (0.8, "four fifths of the dense peak, as CUTLASS reports of its best kernels"),
+    ("gpu", "fp8"): (0.6, "twice the operations from the same memories and power: four fifths of the share of 16 bits"),
+    ("gpu", "fp4"): (0.45, "twice the operations of 8 bits from the same memories and power: three quarters of their share"),
     ("gpu", "joules_per_flop"): (0.0, "no cap by power"),
     ("gpu", "attention_efficiency"): (0.5, "half of the dense peak, as the first fused kernels aimed at"),
     ("gpu", "copy_latency"): ("5 us", "as the launch of a kernel"),

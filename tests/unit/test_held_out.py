@@ -124,3 +124,13 @@ def test_the_laws_fits_name_tables_that_exist():
 def test_the_type_of_a_link_chooses_its_prior_first():
     assert prior_of("cxl link", ("efficiency",)) != prior_of("link", ("efficiency",))
     assert prior_of("pcie link", ("efficiency",)) == prior_of("link", ("efficiency",))
+
+
+def test_a_framework_that_is_held_out_does_as_its_siblings(forget):
+    known = profile("megatron-deepspeed")
+    forget(["vtrain/single-node"])
+    without = profile("megatron-deepspeed")
+    assert known.dispatch_s_per_kernel != without.dispatch_s_per_kernel == profile("megatron").dispatch_s_per_kernel
+    assert without.softmax_traffic == pytest.approx(34 / 9)  # counted, not fitted
+    for found in PROFILES.values():
+        assert set(found.priors) <= set(found.fitted), found.name

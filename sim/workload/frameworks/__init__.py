@@ -187,15 +187,23 @@ _MEGATRON_DEEPSPEED = replace(
     fitted=dict.fromkeys(
         ("elementwise_traffic", "softmax_traffic", "dispatch_s_per_kernel", "send_fixed_s", "is_send_blocking"), ("vtrain",)
     ),
-    priors={"elementwise_traffic": _MEGATRON.elementwise_traffic, "dispatch_s_per_kernel": _MEGATRON.dispatch_s_per_kernel},
+    # unfused blocks as by DeepSpeed; Megatron's forward_torch_softmax moves 34 B per score (cast to fp32 6, masked_fill 9,
+    # softmax 8, cast back 6, dropout 5) where one fused kernel moves 9; eager launches as by Megatron
+    priors={
+        "elementwise_traffic": _DEEPSPEED.elementwise_traffic,
+        "softmax_traffic": 34 / 9,
+        "dispatch_s_per_kernel": _MEGATRON.dispatch_s_per_kernel,
+    },
 )
+#: published runs of dense models on which the share of hidden tensor-parallel communication was set (half of it without them)
+_DENSE_RUNS = ("nvidia-dgx-cloud", "nvidia-nemo-2407", "megatron-lm-h100")
 _MEGATRON_CORE = replace(
     _MEGATRON,
     name="megatron-core",
     source="Megatron-Core with Transformer Engine; a launch takes the CPU 30 us (default recipe of Moonlight)",
     dispatch_s_per_kernel=30e-6,
-    fitted={"dispatch_s_per_kernel": ("megatron-bridge-skills",)},
-    priors={"dispatch_s_per_kernel": _MEGATRON.dispatch_s_per_kernel},
+    fitted={"dispatch_s_per_kernel": ("megatron-bridge-skills",), "tensor_overlap": _DENSE_RUNS},
+    priors={"dispatch_s_per_kernel": _MEGATRON.dispatch_s_per_kernel, "tensor_overlap": 0.5},
     attention_version="cudnn",
     elementwise_traffic=1.0,
     reduce_dtype_bytes=2.0,
@@ -209,7 +217,8 @@ _MEGATRON_BRIDGE = replace(
     "the exchange (cuda_graph_scope of scripts/performance/configs); experts are launched one by one, as by Megatron",
     dispatch_s_per_kernel=_MEGATRON.dispatch_s_per_kernel,
     cuda_graphs="dense",
-    fitted={},
+    fitted={"tensor_overlap": _DENSE_RUNS},
+    priors={"tensor_overlap": 0.5},
 )
 _LLM_FOUNDRY = replace(
     _FSDP,
@@ -241,7 +250,8 @@ PROFILES: dict[str, Profile] = {
             fuses_routing=True,
             cuda_graphs="whole",
             has_fused_experts=True,
-            fitted={},
+            fitted={**_MEGATRON_BRIDGE.fitted, "expert_overlap": ("nvidia-megatron-bridge",)},
+            priors={**_MEGATRON_BRIDGE.priors, "expert_overlap": 0.5},
         ),
         _FSDP,
         _LLM_FOUNDRY,
