@@ -24,9 +24,11 @@ GGML_AVX512_FLOP = Fitted(36.0, 32.0, ("ktransformers",))
 #: tiles of AMX, FLOP per core and cycle in 16 bits: 20 TFLOP/s on a Sapphire Rapids socket of 40 cores at 2 GHz (LIA, ISCA
 #: 2025), an eighth of the peak; +-50 %
 AMX_FLOP = 250.0
-#: attention over a prompt: 75 ms per layer and 1024 tokens of llama.cpp pull request 6083, less the weights' copy, on a
+#: attention of ggml over a prompt: 75 ms per layer and 1024 tokens of llama.cpp pull request 6083, less the weights' copy, on a
 #: desktop of 24 cores at 3 GHz; +-50 %. Without it a third of the above
 ATTENTION_FLOP = Fitted(5.0, 16.0 / 3, ("llamacpp-pr-6083",))
+#: share of a library's products that its fused attention reaches (assumed, +-50 %: as on GPUs)
+FUSED_SHARE = 0.5
 #: seconds per core that cores wait for each other after an operation (assumed, +-50 %: 1 us on 10 cores, OpenMP barriers)
 BARRIER_S_PER_CORE = 0.1e-6
 #: clock of a CPU that states none (assumed: between mobile and server parts)
@@ -54,8 +56,10 @@ def _cores(part: Mapping[str, Any]) -> float:
 
 def flop_per_cycle(kernel: Kernel, family: str) -> float:
     """FLOP per core and cycle of a kernel on a microarchitecture."""
-    if kernel.kind == "attention":
+    is_ggml = kernel.variant.startswith("ggml")
+    if kernel.kind == "attention" and is_ggml:
         return ATTENTION_FLOP.get()
     ggml = (GGML_AVX512_FLOP if family in _AVX512_FAMILIES else GGML_FLOP).get()
-    has_tiles = family in _AMX_FAMILIES and not kernel.variant.startswith("ggml") and kernel.dtype in ("bf16", "int8")
-    return AMX_FLOP if has_tiles else ggml
+    has_tiles = family in _AMX_FAMILIES and not is_ggml and kernel.dtype in ("bf16", "int8")
+    whole = AMX_FLOP if has_tiles else ggml
+    return FUSED_SHARE * whole if kernel.kind == "attention" else whole

@@ -151,6 +151,7 @@ def test_waits_grow_with_threads_and_arithmetic_shrinks():
         (Kernel(kind="gemm", variant="ggml"), "zen3", 25.0), (Kernel(kind="gemm", variant="ggml"), "zen4", 36.0),
         (Kernel(kind="gemm", dtype="bf16"), "sapphire-rapids", 250.0), (Kernel(kind="gemm", dtype="bf16"), "zen4", 36.0),
         (Kernel(kind="gemm", dtype="fp32"), "sapphire-rapids", 36.0), (Kernel(kind="attention", variant="ggml"), "zen4", 5.0),
+        (Kernel(kind="attention"), "zen4", 18.0), (Kernel(kind="attention"), "granite-rapids", 125.0),
     ],
 )  # fmt: skip
 def test_flop_per_cycle_by_kernel_and_vector_width(kernel, family, flop):

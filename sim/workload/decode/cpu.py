@@ -47,7 +47,8 @@ class CpuLayers:
     ) -> str:  # fmt: skip
         """Scores, masked ones too, and values of a prompt, or of one token of every sequence; what it reads comes apart."""
         flops = self.sizes.sequences * self.sizes.attention_flops(queries, context)
-        kernel = Kernel(kind="attention" if is_prompt else "gemv", flops=flops, dtype="fp32", variant="ggml", name="attention")
+        variant, kind = self.profile.gemm_variant, "attention" if is_prompt else "gemv"
+        kernel = Kernel(kind=kind, flops=flops, dtype="bf16", variant=variant, name="attention")  # type: ignore[arg-type]
         return self._add(
             stage,
             "cpu",
