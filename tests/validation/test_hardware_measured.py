@@ -143,3 +143,12 @@ def _eight_gpus(io_bandwidth: float = -1.0) -> Machine:
 
     links = read_topology(parse_yaml(text, "m.yaml")).links
     return build(Topology(name="eight", devices=devices, links=links), parts, {})
+
+
+def test_small_all_reduces_over_xgmi_are_exchanged_directly() -> None:
+    """hisohara/ai-scripts, eight MI300X on one node; rings only where nodes take part."""
+    one = load_machine("mi300x-8x")
+    assert measure(one, "collective", {"size": 64 * 1024})["time"] == pytest.approx(14.25e-6, rel=0.1)
+    assert measure(one, "collective", {"size": 64 * 1024, "algorithm": "ring"})["time"] > 2 * 14.25e-6
+    two = dataclasses.replace(one, num_nodes=2)
+    assert measure(two, "collective", {"size": 64 * 1024})["time"] > 3 * 14.25e-6
