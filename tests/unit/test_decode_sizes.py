@@ -2,9 +2,12 @@
 
 import pytest
 
+from sim.config import scenario_of
+from sim.experiment import run
 from sim.held_out import hold_out
 from sim.laws.decode import decode_class
 from sim.laws.kernels import EXPERTS_SHARE, variant_rate
+from sim.placement.capacity import plan_footprint
 from sim.workload import shapes
 from sim.workload.decode import generate
 from sim.workload.decode.sizes import Sizes
@@ -120,3 +123,23 @@ def test_the_tokens_of_a_pass_may_be_set(tokens, passes):
     )
     kernels = [kernel for op in generate(asked, {}).operations for kernel in op.kernels if kernel.kind == "gemm"]
     assert {kernel.count for kernel in kernels} == {passes}
+
+
+def superchip(framework, weights):
+    inference = {"framework": framework, "model": "llama-2-7b", "weights": "fp16", "prompt_length": 8, "output_length": 4}
+    body = {"name": "t", "topology": "gh200", "workload": {"inference": inference | {"is_system": True}}}
+    return run(scenario_of(body | {"placement": {"weights": weights}}, file="").resolve(), with_penalty=False)
+
+
+def test_kernels_that_load_in_place_run_while_python_launches_the_next():
+    eager, away = superchip("transformers", "gpu"), superchip("transformers", "dram")
+    graph = superchip("auto", "dram")
+    seconds = [item.inference.time_per_output_token_s for item in (eager, graph, away)]
+    assert max(seconds[:2]) * 0.9 < seconds[2] < 0.8 * sum(seconds[:2])  # the longer of both, not their sum
+
+
+def test_weights_loaded_in_place_need_no_buffers_on_the_gpu():
+    asked = superchip("auto", "dram").scenario
+    names = {term.name for term in plan_footprint(asked.job.workload, asked.job.placement, asked.machine).terms}
+    assert "weights" in names
+    assert "buffers of streamed layers" not in names

@@ -41,7 +41,8 @@ class Lane:
         self.is_faulted = self.is_moved and not {"prefetch", "stay"} & set(advice)
         self.ahead = default if asked is None else max(1, default) if asked else 0
         if self.is_moved or self.inference.is_system:
-            self.ahead = 1 if "prefetch" in advice else 0  # a page is asked for when a kernel touches it
+            runs_on = self.inference.is_system and bool(self.profile.dispatch_layer_s)  # kernels load while more are launched
+            self.ahead = 1 if "prefetch" in advice or runs_on else 0  # a page is asked for when a kernel touches it
         self.is_host_allocated = self.inference.is_system or self.inference.is_managed
         pipeline = self.inference.pipeline_parallel
         self.stages = [f"s{stage}" for stage in range(pipeline)] if pipeline > 1 else ["rank"]

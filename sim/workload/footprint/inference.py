@@ -83,7 +83,7 @@ def inference_footprint(
             Term(name="KV cache kept for reuse", tensor_class=TensorClass.KV_CACHE, tier=inference.reuse_tier,
                  moments=INFERENCE_MOMENTS, size_bytes=kept / ranks)
         )  # fmt: skip
-    if weights.get("gpu", 0.0) < 1.0 - 1e-9 and not inference.splits_weights:
+    if weights.get("gpu", 0.0) < 1.0 - 1e-9 and not inference.splits_weights and not inference.is_system:
         layer = max(_layer_bytes(inference, layer) for layer in (0, shape.layers - 1)) / inference.tensor_parallel
         terms.append(_gpu("buffers of streamed layers", TensorClass.BUFFERS, 2 * layer))
     for moment, rows in (("prefill", inference.prompt_length * inference.batch_size), ("decode", inference.batch_size)):
