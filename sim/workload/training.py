@@ -93,8 +93,15 @@ class Adapter:
     targets: Annotated[
         tuple[str, ...], Doc("matrices that get an adapter: any of q k v o gate up down, or all / attention / mlp")
     ] = ("attention",)
-    base: Annotated[Literal["bf16", "nf4", "int8"], Doc("precision of the frozen weights")] = "bf16"
+    base: Annotated[
+        Literal["bf16", "nf4", "int8"] | None, Doc("precision of the frozen weights; default nf4 with qlora, bf16 otherwise")
+    ] = None
     double_quantization: Annotated[bool, Doc("quantise the quantisation constants too (QLoRA)")] = True
+
+    @property
+    def stored(self) -> str:
+        """Precision of the frozen weights."""
+        return self.base or ("nf4" if self.type == "qlora" else "bf16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

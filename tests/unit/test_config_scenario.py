@@ -367,3 +367,21 @@ def test_a_baseline_is_checked_with_the_file(tmp_path: Path, block: str, expecte
     path.write_text(f"topology: desktop-rtx-4090\nworkload: {{training: {{model: gpt2}}}}\ncompare: {block}\n")
     with pytest.raises(InputError, match=re.escape(expected)):
         load_scenario(path).check()
+
+
+@pytest.mark.parametrize(
+    ("adapter", "stored"),
+    [
+        ("{type: qlora}", "nf4"),
+        ("{type: qlora, base: int8}", "int8"),
+        ("{type: lora}", "bf16"),
+        ("{type: lora, base: nf4}", "nf4"),
+    ],
+)
+def test_qlora_means_four_bits_unless_told_otherwise(adapter: str, stored: str) -> None:
+    assert training_of(load(f"{BASE}    adapter: {adapter}\n")).adapter.stored == stored
+
+
+def test_qlora_over_sixteen_bits_is_a_fault() -> None:
+    with pytest.raises(InputError, match=r"adapter\.base: qlora keeps the frozen weights in 4 or 8 bits"):
+        load(f"{BASE}    adapter: {{type: qlora, base: bf16}}\n").resolve()

@@ -122,7 +122,7 @@ def rank_parameters(training: Training, stage: int) -> RankParameters:
         trained_dense=0.0 if has_adapter else dense * share if share < 1 else dense,
         trained_routed=0.0 if has_adapter else routed * share,
         adapter=adapter,
-        quantised=(linear / tensor + routed) if has_adapter and training.adapter.base != "bf16" else 0.0,
+        quantised=(linear / tensor + routed) if has_adapter and training.adapter.stored != "bf16" else 0.0,
     )
 
 
@@ -223,7 +223,7 @@ def quantised_bytes(training: Training) -> float:
     nf4: 4 bits + one fp32 scale per 64 (0.5625 B), or with double quantisation 8-bit scales (0.516 B); Dettmers et al.
     2023 (arXiv 2305.14314), section 3. int8: 1 B.
     """
-    if training.adapter.base == "int8":
+    if training.adapter.stored == "int8":
         return 1.0
     return 0.5 + (1 / 64 + 4 / (64 * 256) if training.adapter.double_quantization else 4 / 64)
 

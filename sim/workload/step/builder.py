@@ -28,7 +28,7 @@ class StepBuilder:
         adapter = plan.training.adapter
         #: bytes of one weight as kept and gathered: quantised where the frozen base is
         self.stored_weight_bytes = (
-            quantised_bytes(plan.training) if adapter.type != "none" and adapter.base != "bf16" else plan.weight_bytes
+            quantised_bytes(plan.training) if adapter.type != "none" and adapter.stored != "bf16" else plan.weight_bytes
         )
 
     def add(self, rank_class: str, role: str, kind: Kind, name: str, *, after: Iterable[str | None] = (), **fields: Any) -> str:

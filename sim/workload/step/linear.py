@@ -169,7 +169,7 @@ def _is_fused(plan: Plan, item: Linear, routed: str) -> bool:
 
 def _dequantised(plan: Plan, maps: tuple[Linear, ...], phase: str) -> list[Kernel]:
     """Frozen 4- or 8-bit weights are written out in 16 bits before each use, by a kernel of its own."""
-    if not plan.is_frozen or plan.training.adapter.base == "bf16":
+    if not plan.is_frozen or plan.training.adapter.stored == "bf16":
         return []
     weights = sum(item.weights for item in maps if item.name != "router")
     return [elementwise(weights * (quantised_bytes(plan.training) + 2.0), f"dequantise.{phase}", 0.8)]
