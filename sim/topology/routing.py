@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
@@ -317,7 +317,7 @@ def access(machine: Machine, initiator: str, tier: str, *, write_share: float, n
         lines = _number(device.part, "lines_per_core")
         write_lines = _number(device.part, "write_lines_per_core") or lines
         window_bytes = window(cores, lines, write_lines, _number(device.part, "line", 64.0), write_share)
-    idle_s = _mean_latency(machine, media, (inward, outward), write_share)
+    idle_s = _mean_latency(machine, initiator, media, (inward, outward), write_share)
     # A flow that uses both directions meets both hop latencies, a byte only its own: scale the window to compensate.
     scale = _latency(machine, uses) / idle_s if idle_s else 1.0
     return Route(
@@ -337,9 +337,13 @@ def _latency(machine: Machine, uses: Uses) -> float:
     return sum(law.idle_latency_s for law in laws if law is not None)
 
 
-def _mean_latency(machine: Machine, media: Media, ways: tuple[tuple[Edge, ...], tuple[Edge, ...]], write_share: float) -> float:
-    """The medium as its owner sees it, and the hops: those towards the initiator for reads, the others for writes."""
-    own = _latency(machine, ((media.channel, 1.0),))
+def _mean_latency(
+    machine: Machine, initiator: str, media: Media, ways: tuple[tuple[Edge, ...], tuple[Edge, ...]], write_share: float
+) -> float:
+    """The medium as its owner sees it (or the CPU of the same APU), and the hops: for reads those towards the initiator."""
+    device, owner = machine.devices[initiator], machine.devices[media.device]
+    law = device.part.get("latency") if owner.part.get("cpu") == device.part_name else None
+    own = float(law["idle"]) if isinstance(law, Mapping) else _latency(machine, ((media.channel, 1.0),))
     back, there = (_latency(machine, tuple((name, 1.0) for edge in edges for name in edge.channels[:1])) for edges in ways)
     return own + (1.0 - write_share) * back + write_share * there
 
@@ -349,7 +353,7 @@ def idle_latency(machine: Machine, initiator: str, tier: str) -> float:
     media = _media(machine, tier)
     machine.device(initiator)
     inward = _required_path(machine, media.device, initiator)
-    return _mean_latency(machine, media, (inward, ()), 0.0)
+    return _mean_latency(machine, initiator, media, (inward, ()), 0.0)
 
 
 # ----------------------------------------------------------------------------------------------------------------- messages

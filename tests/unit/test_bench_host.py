@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sim.config.machine import load_machine
 from sim.config.topology_block import machine_from_block
 from sim.config.yaml_source import Document
 from sim.errors import InputError
@@ -115,3 +116,11 @@ def test_a_cpu_that_does_not_state_its_cache_rate_has_one_per_core() -> None:
     machine = _machine("desktop-rtx-4090")
     small, large = (measure(machine, "cpu_adam", {"elements": n})["bandwidth"] for n in (1e5, 1e9))
     assert small > 2 * large
+
+
+def test_the_cpu_of_an_apu_waits_as_its_own_part_says() -> None:
+    machine = load_machine("dgx-spark")
+    assert machine.latency("cpu0", "gpu0.lpddr") == pytest.approx(150e-9)
+    assert machine.latency("gpu0", "gpu0.lpddr") == pytest.approx(300e-9)
+    node = load_machine("mi300a-node")
+    assert node.latency("cpu1", "gpu0.hbm") > node.latency("cpu0", "gpu0.hbm") == pytest.approx(240e-9)
