@@ -15,6 +15,8 @@ from sim.units import format_bandwidth, format_seconds
 if TYPE_CHECKING:
     from sim.experiment import Result
 
+#: share of the step below which owners are put together
+_LEAST_SHARE = 0.005
 #: share of the step under which a resource no longer matters
 _SMALL_SHARE = 0.1
 
@@ -28,15 +30,24 @@ def _speed(resource: str, factor: float, result: Result) -> str:
 def print_explanation(result: Result, out: Console) -> None:
     """The critical path: who owns its seconds, what each owner would have to be, and its longest operations."""
     step_s = result.summary.step_time_s
-    small = f"under {100 * _SMALL_SHARE:.0f} % of the step at"
-    table = plain_table("Critical path, by owner", "time", "share", "twice as fast saves at most", small)
-    for name, seconds in result.summary.owners_s.items():
+    table = plain_table("Critical path, by owner", "time", "share", "twice as fast saves", f"under {_SMALL_SHARE:.0%} at")
+    shown = {name: seconds for name, seconds in result.summary.owners_s.items() if seconds >= _LEAST_SHARE * step_s}
+    for name, seconds in shown.items():
         is_resource = name not in (ARRIVAL, OVERHEAD)
         saved = format_seconds(saving_s(seconds, 2.0)) if is_resource else ""
         factor = factor_to_share(seconds, step_s, _SMALL_SHARE) if is_resource else 1.0
         needed = _speed(name, factor, result) if factor > 1.0 else ""
         table.add_row(name, format_seconds(seconds), f"{100 * seconds / step_s:.1f} %", saved, needed)
+    if len(shown) < len(result.summary.owners_s):
+        rest_s = sum(result.summary.owners_s.values()) - sum(shown.values())
+        num = len(result.summary.owners_s) - len(shown)
+        table.add_row(f"and {num} more", format_seconds(rest_s), f"{100 * rest_s / step_s:.1f} %", "", "")
     out.print(table)
+    out.print(
+        Text(
+            "What a faster resource saves is an upper bound, the speed to own so little a lower one: what it hides may appear."
+        )
+    )
     relief = relief_of(result.summary.owners_s, result.program)
     if relief is not None and relief.then:
         speed = _speed(relief.resource, relief.factor, result)
@@ -49,7 +60,8 @@ def print_explanation(result: Result, out: Console) -> None:
         key = (operation.name.rstrip("0123456789 ") or operation.kind.value, operation.stream)
         seconds, count = longest.get(key, (0.0, 0))
         longest[key] = (seconds + record.end_s - record.ready_s, count + 1)
-    table = plain_table("Operations on it", "stream", "count", "time")
+    title = "Operations on it, of the micro-batches shown" if result.shown else "Operations on it"
+    table = plain_table(title, "stream", "count", "time")
     for (name, stream), (seconds, count) in sorted(longest.items(), key=lambda item: -item[1][0])[:12]:
         table.add_row(name, stream, str(count), format_seconds(seconds))
     out.print(table)
