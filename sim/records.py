@@ -129,6 +129,8 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     collective: CollectiveKind | None = None
     group: Group | None = None
     num_calls: float = 1.0  # that many collectives of `size_bytes` each, back to back
+    num_copies: float = 0.0  # all-to-all of routed tokens: copies of each, of which a node gets one; 0 = all of them
+    node_share: float = 1.0  # of the nodes, to which a token's copies are kept
     is_fused: bool = False  # collective: a kernel of the step itself may do it, not only the vendor's library
     dtype: Dtype = "bf16"
     # host update: the CPU optimizer

@@ -43,11 +43,7 @@ def print_explanation(result: Result, out: Console) -> None:
         num = len(result.summary.owners_s) - len(shown)
         table.add_row(f"and {num} more", format_seconds(rest_s), f"{100 * rest_s / step_s:.1f} %", "", "")
     out.print(table)
-    out.print(
-        Text(
-            "What a faster resource saves is an upper bound, the speed to own so little a lower one: what it hides may appear."
-        )
-    )
+    out.print(Text("What a faster resource saves is at most that, the speed it needs at least that: what it hides may appear."))
     relief = relief_of(result.summary.owners_s, result.program)
     if relief is not None and relief.then:
         speed = _speed(relief.resource, relief.factor, result)

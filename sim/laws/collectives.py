@@ -37,6 +37,12 @@ def ring_volume(kind: str, num_ranks: int) -> float:
     return _TURNS[kind] * (num_ranks - 1) / num_ranks if kind in _TURNS else 1.0
 
 
+def nodes_reached(num_nodes: int, num_copies: float, node_share: float = 1.0) -> float:
+    """Expected number of nodes that `num_copies` copies of a token go to, any of that share of the nodes alike."""
+    allowed = max(1.0, num_nodes * node_share)
+    return float(allowed * (1.0 - (1.0 - 1.0 / allowed) ** num_copies))
+
+
 def switch_volume(num_ranks: int) -> float:
     """The same when the switch adds: a rank's whole buffer up once, and the sum of its own slice once more."""
     return 1.0 + 1.0 / num_ranks

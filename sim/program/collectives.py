@@ -14,7 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.errors import Fault, InputError
-from sim.laws.collectives import ONE_SHOT_S, chunking, hops_latency, pipelined, ring_volume, switch_volume, tree_latency
+from sim.laws.collectives import (
+    ONE_SHOT_S,
+    chunking,
+    hops_latency,
+    nodes_reached,
+    pipelined,
+    ring_volume,
+    switch_volume,
+    tree_latency,
+)
 from sim.records import INFINITY
 from sim.topology import routing
 from sim.topology.graph import Edge, Traffic
@@ -59,12 +68,13 @@ _NOTHING = _Level("", (), (), 0.0, 0.0)
 
 def collective(
     machine: Machine, kind: str, size_bytes: float, members: Sequence[tuple[int, str]], me: int, *, algorithm: str = "",
-    is_fused: bool = False,
+    is_fused: bool = False, copies: tuple[float, float] = (0.0, 1.0),
 ) -> CollectiveFlow:  # fmt: skip
     """The part of member `me` of `members` (node, GPU); `size_bytes` is the whole buffer (of an all-gather: the gathered one).
 
     Of the algorithms that the links allow, the fastest for this size; `algorithm` keeps those whose name begins so;
-    `is_fused` adds the one-shot all-reduce of serving frameworks to those of the vendor's library.
+    `is_fused` adds the one-shot all-reduce of serving frameworks to those of the vendor's library; `copies` of a token (their
+    number, and the share of the nodes that they keep to) cross the network once per node and are spread inside it (DeepEP).
     Raises InputError when members on several nodes have no network adapter, MachineError when there is no way between two.
     """
     if len(members) < 2 or size_bytes <= 0:
@@ -73,7 +83,7 @@ def collective(
     local = tuple(gpu for at, gpu in members if at == node)
     num_nodes = len({at for at, _ in members})
     inside = _inside(machine, kind, local, device, num_nodes, is_fused=is_fused) if len(local) > 1 else [_NOTHING]
-    outside = _between(machine, kind, local, num_nodes) if num_nodes > 1 else [_NOTHING]
+    outside = _between(machine, kind, local, num_nodes, copies) if num_nodes > 1 else [_NOTHING]
     flows = [_joined(machine, size_bytes, near, far) for near in inside for far in outside if near.name.startswith(algorithm)]
     if not flows:
         names = ", ".join(sorted({level.name for level in inside}))
@@ -212,7 +222,7 @@ def _own_wires(machine: Machine, gpu: str) -> set[str]:
 # ------------------------------------------------------------------------------------------------------------ between nodes
 
 
-def _between(machine: Machine, kind: str, local: tuple[str, ...], num_nodes: int) -> list[_Level]:
+def _between(machine: Machine, kind: str, local: tuple[str, ...], num_nodes: int, copies: tuple[float, float]) -> list[_Level]:
     """The node's share over all its adapters: a ring over the nodes, or a tree where that has fewer hops."""
     nics = [name for name, device in machine.devices.items() if device.kind == "nic"]
     if not nics:
@@ -221,6 +231,8 @@ def _between(machine: Machine, kind: str, local: tuple[str, ...], num_nodes: int
     is_flat = kind in ("all_gather", "reduce_scatter")
     volume = ring_volume(kind, num_nodes * len(local) if is_flat else num_nodes)
     per_rank = volume if kind == "all_to_all" else volume / len(local)
+    if copies[0]:
+        per_rank *= nodes_reached(num_nodes, *copies) / copies[0]
     wires = [edge for edge in machine.edges if {edge.source, edge.target} & set(nics)]
     uses = merged(*(_one_way(edge, per_rank / len(nics)) for edge in wires))
     loads = tuple((channel, cost * len(local)) for channel, cost in uses)

@@ -168,7 +168,16 @@ class Demands:
 
     def key(self, op: StepOperation, rank: int) -> tuple[object, ...]:
         """What decides the flow of an operation of a rank: those that have it in common share the answer."""
-        amounts = (op.size_bytes, op.num_calls, op.num_elements, op.bytes_per_element, op.num_cores, op.core_s, op.kernels)
+        amounts = (
+            op.size_bytes,
+            op.num_calls,
+            op.num_elements,
+            op.bytes_per_element,
+            op.num_cores,
+            op.core_s,
+            op.num_copies,
+            op.kernels,
+        )
         return (*self.outline.demand(op), *amounts, op.stream.rsplit(".", 1)[0], self._place(rank))
 
     def flow(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:
@@ -237,7 +246,9 @@ class Demands:
         own = [(0, self.seats[index]) for index in local]
         members = [*own, *((node, device) for node in range(1, num_nodes))]  # of other nodes, their number is all that counts
         kind, me = op.collective or "all_reduce", own.index((0, device))
-        flow = collective(self.machine, kind, op.size_bytes, members, me, is_fused=op.is_fused)
+        flow = collective(
+            self.machine, kind, op.size_bytes, members, me, is_fused=op.is_fused, copies=(op.num_copies, op.node_share)
+        )
         return flow.work_bytes * op.num_calls, Flow(flow.uses, flow.rate_cap, flow.latency_s * op.num_calls)
 
     def _point_to_point(self, op: StepOperation, rank: int, device: str) -> tuple[float, Flow]:

@@ -56,6 +56,9 @@ class ModelShape:
     v_head_dim: Annotated[Size, Doc("MLA only")] = 0
     experts: Annotated[Size, Doc("routed experts per MoE layer; 0 = dense")] = 0
     experts_per_token: Annotated[Size, Doc("routed experts that each token visits")] = 0
+    group_share: Annotated[
+        float, Gt(0), Le(1), Doc("share of the expert groups that one token's experts may lie in (DeepSeek-V3: 4 of 8)")
+    ] = 1.0
     expert_ffn: Annotated[Size, Doc("width of one routed expert")] = 0
     shared_expert_ffn: Annotated[Size, Doc("total width of the shared experts")] = 0
     shared_expert_gate: Annotated[bool, Doc("a gate of hidden parameters in front of the shared experts")] = False

@@ -189,6 +189,8 @@ def _experts(config: Config, values: Mapping[str, Any], architecture: str) -> di
         moe = layers // step
     moe -= len(config.get("mlp_only_layers") or ())
     fields: dict[str, Any] = {"expert_ffn": expert, "shared_expert_ffn": shared, "moe_layers": moe}
+    if int(config.get("n_group") or 1) > 1 and config.get("topk_group"):
+        fields["group_share"] = int(config["topk_group"]) / int(config["n_group"])
     if architecture == "qwen2_moe":
         fields["shared_expert_gate"] = shared > 0
     return fields

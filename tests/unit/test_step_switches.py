@@ -2,7 +2,10 @@
 
 import pytest
 
+from sim.config import scenario_of
+from sim.laws.collectives import nodes_reached
 from sim.laws.kernels import RING, RING_SHARE, attention_rate
+from sim.program.collectives import collective
 from sim.workload import frameworks
 from sim.workload.frameworks import GRAPH_LAUNCH_S, HIDDEN_EXCHANGE
 from sim.workload.shape import ModelShape
@@ -62,6 +65,34 @@ def test_overlapped_experts_hide_a_share_of_their_exchange(asked, hidden):
         if op.name == "expert all-to-all":
             calls[op.stream.endswith(".collective")] += op.num_calls
     assert calls[True] / (calls[True] + calls[False]) == pytest.approx(hidden)
+
+
+def test_copies_of_a_token_reach_a_node_once():
+    assert nodes_reached(8, 1) == pytest.approx(1)
+    assert nodes_reached(2, 2) == pytest.approx(1.5)  # half of the pairs share a node
+    assert nodes_reached(8, 1e6) == pytest.approx(8)
+    assert nodes_reached(8, 1e6, 0.5) == pytest.approx(4)  # DeepSeek-V3 keeps to four of eight
+    assert nodes_reached(1, 8) == nodes_reached(2, 8, 0.1) == 1  # never less than one
+
+
+def test_an_exchange_by_node_moves_less_over_the_network_and_as_much_inside():
+    machine = scenario_of({"topology": "dgx-h100", "workload": {"training": {"model": "gpt2"}}}).resolve().machine
+    members = [(node, f"gpu{index}") for node in range(2) for index in range(8)]
+    plain = collective(machine, "all_to_all", 1e8, members, 0)
+    once = collective(machine, "all_to_all", 1e8, members, 0, copies=(2.0, 1.0))
+    for name, cost in plain.uses:
+        share = 0.75 if "nic" in name else 1.0  # 1.5 nodes for 2 copies
+        assert dict(once.uses)[name] == pytest.approx(share * cost), name
+    assert once.rate_cap > plain.rate_cap
+
+
+@pytest.mark.parametrize(
+    ("framework", "asked", "copies"),
+    [("megatron", None, 0.0), ("megatron", True, 2.0), ("nemo-automodel", None, 2.0), ("nemo-automodel", False, 0.0)],
+)
+def test_frameworks_exchange_by_node_or_by_expert(framework, asked, copies):
+    step = _step(MIXTURE, framework=framework, parallelism=Parallelism(data=4, expert=4, exchange_by_node=asked))
+    assert {op.num_copies for op in step.operations if op.name == "expert all-to-all"} == {copies}
 
 
 # ------------------------------------------------------------------------------------------------------------- attention

@@ -65,6 +65,7 @@ class Profile:
     context_overlap: float = 0.8
     attends_in_rings: bool = False  # context parallelism: one kernel per block of the ring, merged in fp32 by others
     expert_overlap: float = 0.0
+    exchanges_by_node: bool = False  # DeepEP and its like: a token crosses the network once per node, not once per expert
     fuses_routing: bool = False  # tokens are permuted and quantised by the exchange itself
     # ZeRO hooks
     hook_forward_s: float = 0.0  # per dense layer; a mixture of experts has hooks on every expert's modules; compiled: none
@@ -265,8 +266,10 @@ PROFILES: dict[str, Profile] = {
         replace(
             _FSDP,
             name="nemo-automodel",
-            source="NeMo AutoModel: PyTorch FSDP2 with Transformer Engine's norms, maps and attention, fused rotary embedding",
+            source="NeMo AutoModel: PyTorch FSDP2 with Transformer Engine's norms, maps and attention, fused rotary embedding, "
+            "DeepEP",
             attention_version="cudnn",
+            exchanges_by_node=True,
             has_fused_blocks=True,
             elementwise_traffic=1.0,
         ),

@@ -38,12 +38,12 @@ _TABLE: dict[str, Row] = {
     "deepseek-v2": _MLA | {
         "layers": 60, "hidden": 5120, "heads": 128, "ffn": 12288, "vocabulary": 102400, "experts": 160,
         "experts_per_token": 6, "expert_ffn": 1536, "shared_expert_ffn": 2 * 1536, "moe_layers": 59, "q_lora_rank": 1536,
-        "source": _V2,
+        "group_share": 3 / 8, "source": _V2,
     },
     "deepseek-v3": _MLA | {
         "layers": 61, "hidden": 7168, "heads": 128, "ffn": 18432, "vocabulary": 129280, "experts": 256,
         "experts_per_token": 8, "expert_ffn": 2048, "shared_expert_ffn": 2048, "moe_layers": 58, "q_lora_rank": 1536,
-        "router_bias": True, "weight_dtype": "fp8", "source": _V3,
+        "group_share": 0.5, "router_bias": True, "weight_dtype": "fp8", "source": _V3,
     },
     "kimi-k2": _MLA | {
         "layers": 61, "hidden": 7168, "heads": 64, "ffn": 18432, "vocabulary": 163840, "experts": 384,

@@ -56,7 +56,11 @@ class Exchange:
     def _emit(
         self, lane: Lane, block: range, phase: str, turn: Turn, kind: str, group: str, size: float, calls: float, hidden: float
     ) -> None:
+        by_node = self.plan.training.parallelism.exchange_by_node
+        by_node = self.plan.profile.exchanges_by_node if by_node is None else by_node
         mark: dict[str, Any] = {
+            "num_copies": float(self.plan.shape.experts_per_token) if by_node and kind == "all_to_all" else 0.0,
+            "node_share": self.plan.shape.group_share if by_node and kind == "all_to_all" else 1.0,
             "phase": "backward" if phase == "recompute" else phase,
             "micro_batch": turn.micro_batch,
             "layer": block.start,
