@@ -256,3 +256,16 @@ def test_threads_of_all_sockets_read_near_pages():
 def test_weights_too_large_for_all_nodes_do_not_fit():
     result = run(scenario(BIG | {"weights": "bf16"}, SMALL_NODES), with_penalty=False)
     assert not result.fits
+
+
+@pytest.mark.parametrize("weights", ["dram", "gpu", "gpu0.lpddr"])
+def test_weights_in_the_one_memory_of_both_are_the_gpus(weights):
+    asked = scenario(BASE, "mac-m4-max", {"weights": weights})
+    assert asked.job.workload.gpu_layers is None
+    alone = answer(BASE, "mac-m4-max").total_s
+    assert run(asked, with_penalty=False).inference.total_s == pytest.approx(alone)
+
+
+def test_an_unknown_tier_is_told_once():
+    with pytest.raises(InputError, match="unknown tier 'hbm9'"):
+        scenario(BASE, "desktop-rtx-4090", {"weights": "hbm9"})
