@@ -232,7 +232,8 @@ class _Gpus:
             raise InputError(Fault(what=what, remedy="name the GPU with --gpu PART", file=layout.source))
         part = self._collectives(port.part, raw * (into or self._per_gpu(lanes, len(names))), len(names))
         complete = len(lanes) == len(names) * (len(names) - 1) // 2 and len(set(lanes.values())) == 1
-        if into or (complete and len(names) > 2 and most * (len(names) - 1) > port.lanes and port.part in _GPU_SWITCHES):
+        is_full = complete and len(names) > 2 and most * (len(names) - 1) > port.lanes
+        if port.part in _GPU_SWITCHES and (into or is_full):
             # every pair shows the same links and together they are more than a GPU has: a switch joins them
             self.draft.devices["nvswitch"] = {"part": _GPU_SWITCHES[port.part]}
             self.draft.links["gpu-links"] = {"part": part, "lanes": into or most, "between": ["gpu*", "nvswitch"]}

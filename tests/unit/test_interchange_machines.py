@@ -53,6 +53,50 @@ def test_adapters_of_any_name_are_columns(adapter: str) -> None:
     assert [(a.kind, a.name) for a in layout.adapters][-1] == ("nic", adapter)
 
 
+def wrapped(text: str, width: int) -> str:
+    return "\n".join(line[at : at + width] for line in text.splitlines() for at in range(0, max(1, len(line)), width))
+
+
+PLAIN = TOPO.replace("\x1b[4m", "").replace("\x1b[0m", "")
+SPACED = "        " + PLAIN.expandtabs(8).replace(" X ", "X  ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tue Jan  1\n|   0  NVIDIA A100  On  |\n\n" + TOPO,
+        "\n".join("    " + line for line in TOPO.splitlines()),
+        "\n".join("> " + line for line in TOPO.splitlines()),
+        PLAIN.replace("\n", "\r\n"),
+        "\n".join("| " + " | ".join(cell.strip() for cell in line.split("\t")) + " |" for line in PLAIN.splitlines()[:5]),
+        PLAIN.replace("SYS", "SOC"),
+        *(wrapped(SPACED, width) for width in (26, 30, 43, 56)),
+    ],
+    ids=[
+        "in a log",
+        "indented",
+        "quoted",
+        "crlf",
+        "markdown",
+        "SOC of 2016",
+        "wrapped26",
+        "wrapped30",
+        "wrapped43",
+        "wrapped56",
+    ],
+)
+def test_pasted_matrices_tell_the_same(text: str) -> None:
+    layout, plain = nvidia_topo.parse(text, "t.txt"), nvidia_topo.parse(TOPO, "t.txt")
+    assert (layout.adapters, layout.gpu_links, layout.sockets) == (plain.adapters, plain.gpu_links, plain.sockets)
+
+
+def test_a_matrix_ends_where_another_begins_and_adapters_need_no_rows() -> None:
+    peers = " \tGPU0\tGPU1\t\n GPU0\tX\tGNS\t\n GPU1\tGNS\tX\t\n"
+    rows = "".join(line + "\n" for line in PLAIN.splitlines()[:4])
+    layout = nvidia_topo.parse(rows + "\n" + peers, "t.txt")
+    assert [(a.kind, a.socket) for a in layout.adapters] == [("gpu", 0), ("gpu", 0), ("gpu", 1), ("nic", 0)]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -135,6 +179,24 @@ def test_links_among_gpus_come_from_split_matrices() -> None:
     assert switched.gpu_switch_bytes_per_s == 75e9
     damaged = hwloc.parse(topology_xml(extra=matrix("OSDev:13 PCIDev:99", "1 2 ")), "h.xml")
     assert any("left out" in note for note in damaged.notes)
+
+
+def test_links_to_sockets_are_no_switch_and_memory_side_caches_are_no_cache_of_the_cores() -> None:
+    table = (
+        '<distances2hetero nbobjs="2" name="NVLinkBandwidth"><indexes>OSDev:13 Package:2</indexes>'
+        "<u64values>1000000 40000 40000 1000000</u64values></distances2hetero>"
+    )
+    layout = hwloc.parse(
+        topology_xml(extra=table).replace('<object type="L3Cache"', '<object type="L3Cache" subtype="MemorySideCache"'), "h"
+    )
+    assert layout.gpu_switch_bytes_per_s == 0.0
+    assert "NVLink between GPUs and sockets (40 GB/s) is not modelled: PCIe is taken" in layout.notes
+    assert layout.sockets[0].last_level_cache_bytes == 0.0
+
+
+def test_threads_count_where_no_cores_are_listed() -> None:
+    layout = hwloc.parse(topology_xml().replace('type="Core"', 'type="PU"'), "h.xml")
+    assert layout.sockets[0].cores == 2
 
 
 @pytest.mark.parametrize(

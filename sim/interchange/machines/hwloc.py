@@ -83,8 +83,14 @@ class _Reader:
     # ---- processors and memory
 
     def _socket(self, package: Element) -> Socket:
-        cores = sum(item.get("type") == "Core" for item in package.iter("object"))
-        caches = [_number(item.get("cache_size")) for item in package.iter("object") if item.get("type") == "L3Cache"]
+        below = list(package.iter("object"))
+        # virtual machines and reduced files list threads without cores
+        cores = sum(item.get("type") == "Core" for item in below) or sum(item.get("type") == "PU" for item in below)
+        caches = [
+            _number(item.get("cache_size"))
+            for item in below
+            if item.get("type") == "L3Cache" and item.get("subtype") != "MemorySideCache"
+        ]
         return Socket(model=self._info(package, "CPUModel"), cores=cores, last_level_cache_bytes=sum(caches))
 
     def _nodes(self) -> Iterator[Node]:
@@ -176,6 +182,7 @@ class _Reader:
         """NVLink or xGMI rates (MB/s, one way): among GPUs, and from one GPU into all switches together."""
         rates: dict[tuple[int, int], float] = {}
         into_switch: Counter[int] = Counter()
+        to_sockets: set[float] = set()
         for table in (item for item in self.root if item.tag in ("distances2hetero", "distances2")):
             if table.get("name") not in ("NVLinkBandwidth", "XGMIBandwidth"):
                 continue
@@ -193,8 +200,13 @@ class _Reader:
                         continue
                     if second in gpus and gpus[first] < gpus[second]:
                         rates[gpus[first], gpus[second]] = value
+                    elif second not in gpus and second.startswith(("Package", "NUMANode")):
+                        to_sockets.add(value)
                     elif second not in gpus:
                         into_switch[gpus[first]] += value  # type: ignore[assignment]
+        if to_sockets:
+            rate = f"{max(to_sockets) / 1e9:.4g} GB/s"
+            self.notes.append(f"NVLink between GPUs and sockets ({rate}) is not modelled: PCIe is taken")
         if into_switch:
             return {}, float(max(into_switch.values()))
         return rates, 0.0

@@ -1,19 +1,29 @@
-"""The matrix of `nvidia-smi topo -m` -> a Layout: GPUs, their sockets, shared PCIe switches, NVLinks between them."""
+"""The matrix of `nvidia-smi topo -m` -> a Layout: GPUs, their sockets, shared PCIe switches, NVLinks between them.
+
+Found inside longer logs, behind quote marks and in Markdown tables; rows that a terminal wrapped are put together.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
 from sim.errors import Fault, InputError
 from sim.interchange.machines.figures import Adapter, Layout, Socket
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-_CELL = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS")
+_QUOTE = re.compile(r"^(?:[ \t]*>)+ ?")
+#: "SOC" is what drivers before 2017 wrote for SYS
+_CELL = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC")
 _AFFINITIES = ("CPU", "NUMA")
 _PEER = re.compile(r"\b(?:OK|NS|CNS|GNS|TNS|DR|U)\b")
 _RANGE = re.compile(r"^\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*$")
+_FIRST_ROW = re.compile(r"\s*GPU0\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)\b")
+_HEADER = re.compile(r"\s*GPU0\b(?!\s+(?:X\b|NV\d|PIX|PXB|PHB|NODE|SYS|SOC))")
+_END = re.compile(r"\s*(?:NIC )?Legend\b|\s*X\s*=", re.I)
 #: cells that mean "below one PCIe switch"
 _BELOW_SWITCH = ("PIX", "PXB")
+Row = tuple[list[str], list[str]]
 
 
 def looks_like(text: str) -> bool:
@@ -23,27 +33,61 @@ def looks_like(text: str) -> bool:
 
 def parse(text: str, file: str) -> Layout:
     """Read the matrix; raises InputError with the line for glued, missing or contradictory cells."""
-    lines = [(number, _ESCAPE.sub("", line)) for number, line in enumerate(text.splitlines(), start=1)]
-    head = next(((number, line) for number, line in lines if re.match(r"\s*GPU0\b", line)), None)
-    if head is None:
+    lines = [(number, _plain(line)) for number, line in enumerate(text.splitlines(), start=1)]
+    first = next((index for index, (_, line) in enumerate(lines) if _HEADER.match(line)), None)
+    if first is None:
         remedy = "expected the output of: nvidia-smi topo -m"
         raise InputError(Fault(what="has no header row that begins with GPU0", remedy=remedy, file=file))
-    words = head[1].split()
+    matrix = _matrix(lines[first:])
+    width = max(len(line) for _, line in matrix)
+    top = next((index for index, (_, line) in enumerate(matrix) if _FIRST_ROW.match(line)), len(matrix))
+    ((number, header),) = _joined(matrix[:top], lambda _: False, width)
+    words = header.split()
     # adapters have names of many kinds (NIC0, mlx5_0, mlx5_bond_0): everything before "CPU Affinity" is a device
     columns = words[: next((index for index, word in enumerate(words) if word in _AFFINITIES), len(words))]
-    rows: dict[str, tuple[list[str], list[str]]] = {}
-    for number, line in lines:
-        if number <= head[0] or not line.strip():
-            continue
+    known = re.compile(rf"\s*(?:GPU\d+|{'|'.join(map(re.escape, columns))})\s")
+    rest = list(_joined(matrix[top:], lambda line: bool(known.match(line)), width)) if top < len(matrix) else []
+    rows: dict[str, Row] = {}
+    for at, line in rest:
         name = line.split()[0]
-        if name not in columns and not name.startswith("GPU"):
-            break  # the legend
-        rows[name] = _row(line, name, columns, file, number)
-    _check(columns, rows, file, head[0])
+        if name in rows or (name not in columns and not name.startswith("GPU")):
+            break  # the legend, or another matrix
+        rows[name] = _row(line, name, columns, file, at)
+    _check(columns, rows, file, number)
     return _layout(columns, rows, file)
 
 
-def _row(line: str, name: str, columns: list[str], file: str, number: int) -> tuple[list[str], list[str]]:
+def _plain(line: str) -> str:
+    """A line without escapes, quote marks, and the frame of a Markdown table (cells then stand between tabs)."""
+    line = _QUOTE.sub("", _ESCAPE.sub("", line)).rstrip("\r\n")
+    if line.lstrip().startswith("|"):
+        line = "\t".join(cell.strip() for cell in line.strip().strip("|").split("|"))
+    return line
+
+
+def _matrix(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The lines of a matrix without blank ones, up to its legend."""
+    end = next((index for index, (_, line) in enumerate(lines) if _END.match(line)), len(lines))
+    return [(number, line) for number, line in lines[:end] if line.strip()]
+
+
+def _joined(lines: list[tuple[int, str]], is_start: Callable[[str], bool], width: int) -> Iterator[tuple[int, str]]:
+    """Rows, each with its first line's number; a line that starts none continues the row before it (a terminal wrapped it).
+
+    A line as wide as the widest was cut there, maybe within a word: it continues without a space.
+    """
+    number, held, last = lines[0][0], lines[0][1], lines[0][1]
+    for at, line in lines[1:]:
+        if is_start(line):
+            yield number, held
+            number, held = at, line
+        else:
+            held += line if len(last) == width or "\t" in held else f" {line}"
+        last = line
+    yield number, held
+
+
+def _row(line: str, name: str, columns: list[str], file: str, number: int) -> Row:
     """(cells, what follows them) of a row."""
     if "\t" in line:
         parts = [part.strip() for part in line.split("\t")]
@@ -63,10 +107,10 @@ def _row(line: str, name: str, columns: list[str], file: str, number: int) -> tu
             what = f"row {name}, column {column}: expected X, NV#, PIX, PXB, PHB, NODE or SYS, got {cell!r}"
             remedy = "give the whole output of: nvidia-smi topo -m"
         raise InputError(Fault(what=what, remedy=remedy, file=file, line=number))
-    return cells, rest
+    return ["SYS" if cell == "SOC" else cell for cell in cells], rest
 
 
-def _check(columns: list[str], rows: dict[str, tuple[list[str], list[str]]], file: str, line: int) -> None:
+def _check(columns: list[str], rows: dict[str, Row], file: str, line: int) -> None:
     missing = [name for name in columns if name.startswith("GPU") and name not in rows]
     if missing:
         what = f"{len(missing)} of the header's GPUs have no row: {', '.join(missing)}"
@@ -83,7 +127,7 @@ def _check(columns: list[str], rows: dict[str, tuple[list[str], list[str]]], fil
                 raise InputError(Fault(what=what, remedy="columns are shifted", file=file, line=line))
 
 
-def _layout(columns: list[str], rows: dict[str, tuple[list[str], list[str]]], file: str) -> Layout:
+def _layout(columns: list[str], rows: dict[str, Row], file: str) -> Layout:
     place = {name: index for index, name in enumerate(columns)}
     gpus = [name for name in columns if name.startswith("GPU")]
     nics = [name for name in columns if not name.startswith("GPU")]
@@ -104,7 +148,7 @@ def _layout(columns: list[str], rows: dict[str, tuple[list[str], list[str]]], fi
     return Layout(source=file, sockets=(Socket(),) * count, adapters=tuple(adapters), gpu_links=links)
 
 
-def _sockets(gpus: list[str], rows: dict[str, tuple[list[str], list[str]]], place: dict[str, int]) -> dict[str, int]:
+def _sockets(gpus: list[str], rows: dict[str, Row], place: dict[str, int]) -> dict[str, int]:
     """GPU -> socket: by its NUMA node (or CPU list) where it is printed, else one socket per group without SYS between."""
     found: dict[str, int] = {}
     keys: list[str] = []
@@ -122,7 +166,7 @@ def _sockets(gpus: list[str], rows: dict[str, tuple[list[str], list[str]]], plac
     return found
 
 
-def _switches(names: list[str], rows: dict[str, tuple[list[str], list[str]]], place: dict[str, int]) -> dict[str, str]:
+def _switches(names: list[str], rows: dict[str, Row], place: dict[str, int]) -> dict[str, str]:
     """Device -> switch that it shares with another device (joined by PIX or PXB)."""
     switch: dict[str, str] = {}
     for name in names:
