@@ -45,12 +45,17 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One workload on one host of the machine, from `start_s` on."""
+    """One workload on one host of the machine, from `start_s` on, or that long after the job `after` has ended.
+
+    One step stands for its life unless it has several.
+    """
 
     workload: Training | Inference | Step | Trace
     placement: Placement = field(default_factory=Placement)
     host: str = ""
     start_s: float = 0.0
+    after: str = ""
+    steps: int = 1
     name: str = ""
 
 

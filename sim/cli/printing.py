@@ -210,12 +210,16 @@ def _merged(rows: Sequence[tuple[str, int, tuple[str, ...]]]) -> list[tuple[str,
 
 def job_table(result: Result) -> Table:
     """One row per job of a scenario with several: its time beside the others, and against running alone."""
-    table = plain_table("Job", "host", "verdict", "time", "tokens/s", "against alone")
+    has_life = any(len(job.steps_s) > 1 for job in result.jobs)
+    lives = ("steps", "first", "slowest") if has_life else ()
+    table = plain_table("Job", "host", "verdict", *lives, "time per step" if has_life else "time", "tokens/s", "against alone")
     for job in result.jobs:
         words, style = _VERDICTS["fits" if job.fits else "does_not_fit"]
         seconds, tokens = format_seconds(job.summary.step_time_s), format_rate(job.summary.tokens_per_s)
         name, host = job.scenario.job.name, job.scenario.job.host or job.scenario.machine.name
-        table.add_row(name, host, Text(words, style=style), seconds, tokens, f"{job.contention:.3g} x")
+        life = (str(len(job.steps_s)), *(format_seconds(value) for value in (job.steps_s[0], max(job.steps_s))))
+        shown = life if has_life else ()
+        table.add_row(name, host, Text(words, style=style), *shown, seconds, tokens, f"{job.contention:.3g} x")
     return table
 
 

@@ -59,7 +59,7 @@ _OTHERS = {
     "parts": ("a part catalogue", "give its parts in a topology's `parts:`"),
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_JOB_KEYS = ("name", "host", "workload", "placement", "start")
+_JOB_KEYS = ("name", "host", "workload", "placement", "start", "after", "steps")
 #: what the short form stands on when it says nothing else: the box and the model of the article it comes from
 _SHORT_TOPOLOGY, _SHORT_MODEL = "epyc-9554p-2x4090", "llama-2-13b"
 
@@ -355,6 +355,11 @@ def _jobs(document: Document) -> tuple[Job, ...]:
     faults += [
         document.fault(("jobs",), f"two jobs are named {n!r}", "rename one") for n in {n for n in names if names.count(n) > 1}
     ]
+    for index, job in enumerate(jobs):
+        if job.after and (job.after not in names[:index]):
+            what = f"no job {job.after!r} before this one"
+            known = ", ".join(names[:index]) or "none"
+            faults.append(document.fault(("jobs", index, "after"), what, f"jobs before it are {known}"))
     faults.stop()
     return tuple(jobs)
 
@@ -373,6 +378,18 @@ def _job(raw: Mapping[str, Any], document: Document, path: NodePath, *, name: st
         start_s = parse(raw.get("start", 0), "time")
     except ValueError as error:
         faults.append(document.fault((*path, "start"), str(error)))
+    steps = raw.get("steps", 1)
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        what = f"expected how many steps the job runs, got {describe(steps)}"
+        faults.append(document.fault((*path, "steps"), what, "a whole number from 1 up"))
     faults.stop()
     assert workload is not None
-    return Job(workload=workload, placement=placement, host=str(raw.get("host", "")), start_s=start_s, name=name)
+    return Job(
+        workload=workload,
+        placement=placement,
+        host=str(raw.get("host", "")),
+        start_s=start_s,
+        after=str(raw.get("after", "")),
+        steps=steps,
+        name=name,
+    )

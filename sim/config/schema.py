@@ -51,6 +51,8 @@ def scenario_schema() -> dict[str, Any]:
             "workload": workload,
             "placement": placement,
             "start": {"type": "string"},
+            "after": {"type": "string"},
+            "steps": {"type": "integer", "minimum": 1},
         },
         "required": ["workload"],
         "additionalProperties": False,

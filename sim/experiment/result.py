@@ -50,6 +50,7 @@ class Result:
     jobs: tuple[Result, ...] = ()  # of a scenario with several jobs: one each, from the one simulation they share
     tiering: tuple[TieringStep, ...] = ()  # under a policy that moves pages: the steps up to the steady one
     shown: str = ""  # which part of the step `program` and `replay` hold, where it is not all of it
+    steps_s: tuple[float, ...] = ()  # of a job with several steps: how long each took
     contention: float = 1.0  # of a job: its time beside the others / its time alone
     pools: Mapping[str, PoolUse] = field(default_factory=dict)  # divided among the hosts of several jobs
 
@@ -167,7 +168,8 @@ class Result:
         if self.jobs:
             body["contention"] = self.contention if fits else None
             body["jobs"] = {
-                result.scenario.job.name: result.point() | {"contention": result.contention} for result in self.jobs
+                result.scenario.job.name: result.point() | {"contention": result.contention, "steps_s": list(result.steps_s)}
+                for result in self.jobs
             }
         if not fits:
             body |= {"reason": self.reason, "step_time_if_it_fitted_s": summary.step_time_s}

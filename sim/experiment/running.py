@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ from sim.placement.plan import Entry, Placement
 from sim.placement.resolve import tier_views
 from sim.placement.roles import role_notes
 from sim.placement.zones import zone_notes
+from sim.program.life import step_ends
 from sim.records import Step, TensorClass
 from sim.scenario import Job, Scenario, Trace
 from sim.topology.machine import Machine
@@ -46,7 +48,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     """
     asked = tuple(on_system_memory(loaded(job), _seen_by(scenario, job)) for job in scenario.jobs)
     scenario = dataclasses.replace(scenario, jobs=tuple(placed(job, _seen_by(scenario, job)) for job in asked))
-    if len(scenario.jobs) > 1:
+    if len(scenario.jobs) > 1 or scenario.job.steps > 1:
         return _run_together(scenario, asked)
     if scenario.job.host:
         scenario = on_host(scenario, scenario.job)
@@ -107,13 +109,14 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
     hosts = [job.host or scenario.machine.hosts()[0] for job in scenario.jobs]
     results = []
     for job, item, solved, host in zip(scenario.jobs, together.alone, together.jobs, hosts, strict=True):
-        single = run(item)
+        single = run(dataclasses.replace(item, jobs=(dataclasses.replace(item.job, steps=1),)))
         contention = solved.summary.step_time_s / single.summary.step_time_s
         summary = msgspec.structs.replace(solved.summary, tiers=single.summary.tiers)
         results.append(
             dataclasses.replace(
                 single, step=solved.step, program=solved.program, replay=solved.replay, summary=summary,
-                inference=solved.times, contention=contention, offload_penalty=single.offload_penalty * contention,
+                inference=solved.times, contention=contention, steps_s=_step_times(solved, job),
+                offload_penalty=single.offload_penalty * contention,
                 scenario=dataclasses.replace(item, jobs=(dataclasses.replace(item.job, name=job.name, host=host),)),
             )
         )  # fmt: skip
@@ -134,6 +137,12 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
         penalty_base="the slowest job", jobs=tuple(results), contention=max(result.contention for result in results),
         pools=together.pools, assumptions=(*results[0].assumptions, *still),
     )  # fmt: skip
+
+
+def _step_times(solved: Solved, job: Job) -> tuple[float, ...]:
+    """How long each step of a job took, from its start on."""
+    ends = step_ends(solved.replay, job.steps)
+    return tuple(end - begin for begin, end in pairwise((0.0, *ends)))
 
 
 def _peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str, TierUse]:

@@ -14,11 +14,15 @@ from sim.experiment.shared import host_name, kept_by, shared_elsewhere, shared_r
 from sim.experiment.solving import Solved, replayed, summarised
 from sim.metrics import Summary, TierUse, summarise
 from sim.metrics.pooling import PoolUse, pool_use
-from sim.program.merge import Part, merge, of_job
-from sim.records import INFINITY, Pool, Program, Replay, Step
+from sim.metrics.steady import per_step
+from sim.program.life import lived
+from sim.program.merge import Part, merge, of_job, start_of
+from sim.records import INFINITY, Pool, Program, Replay, Step, TensorClass
 from sim.scenario import Job, Scenario
 from sim.topology.machine import Machine
 from sim.topology.view import host_view
+from sim.workload.footprint import behaviour
+from sim.workload.training import Training
 
 #: between a pool and the host whose part of it is meant
 _PART_OF = "@"
@@ -43,7 +47,7 @@ def on_host(scenario: Scenario, job: Job) -> Scenario:
     hosts = scenario.machine.hosts()
     host = job.host or hosts[0]
     machine = host_view(scenario.machine, host) if len(hosts) > 1 or job.host else scenario.machine
-    return dataclasses.replace(scenario, machine=machine, jobs=(dataclasses.replace(job, host="", start_s=0.0),))
+    return dataclasses.replace(scenario, machine=machine, jobs=(dataclasses.replace(job, host="", start_s=0.0, after=""),))
 
 
 def simulate(scenario: Scenario) -> Together:
@@ -59,20 +63,21 @@ def simulate(scenario: Scenario) -> Together:
         rows = zip(scenario.jobs, prepared, strict=True)
         return [
             Part(
-                name=job.name, program=program, start_s=job.start_s, tiers=_own_parts(machine, host_name(machine, job)),
+                name=job.name, program=program, start_s=job.start_s, after=job.after,
+                tiers=_own_parts(machine, host_name(machine, job)),
                 kept=kept_by(scenario, job), weight=weights[job.name],
             )
             for job, (_, program) in rows
         ]  # fmt: skip
 
     written = [_whole(item) for item in alone]
-    prepared = [prepare(item, coherence=own) for item, own in zip(written, shared, strict=True)]
+    prepared = [_lived(item, prepare(item, coherence=own)) for item, own in zip(written, shared, strict=True)]
     try:
         program = merge(parts(prepared), scenario.name)
     except InputError:  # ranks that share a channel with another job are no longer alike: write each by itself
         unfolded = dataclasses.replace(scenario.options, is_folded=False)
         apart = [dataclasses.replace(item, options=dataclasses.replace(unfolded, is_whole=True)) for item in alone]
-        prepared = [prepare(item, coherence=own) for item, own in zip(apart, shared, strict=True)]
+        prepared = [_lived(item, prepare(item, coherence=own)) for item, own in zip(apart, shared, strict=True)]
         program = merge(parts(prepared), scenario.name)
     pools = _pools(machine, program)
     replay, reason = _replayed(program, scenario, pools)
@@ -80,6 +85,8 @@ def simulate(scenario: Scenario) -> Together:
     for part, item, (step, own) in zip(parts(prepared), alone, prepared, strict=True):
         seen = of_job(part, replay)
         summary, times = summarised(item, own, seen)
+        if item.job.steps > 1:
+            summary = per_step(summary, item.job.steps)
         jobs.append(Solved(step=step, program=own, replay=seen, summary=summary, times=times))
     elsewhere = shared_elsewhere(parts(prepared))
     uses = {name: pool_use(replay, _capacity(machine, name), _tiers_of(name, program), elsewhere) for name in _divided(machine)}
@@ -87,9 +94,20 @@ def simulate(scenario: Scenario) -> Together:
         program=program, replay=replay, summary=summarise(program, replay), jobs=tuple(jobs), alone=tuple(alone),
         pools={name: use for name, use in uses.items() if use.hosts}, reason=reason,
         spans_s=tuple(
-            (job.start_s, job.start_s + solved.replay.makespan_s) for job, solved in zip(scenario.jobs, jobs, strict=True)
+            (begin_s, begin_s + solved.replay.makespan_s)
+            for begin_s, solved in zip((start_of(part, replay) for part in parts(prepared)), jobs, strict=True)
         ),
     )  # fmt: skip
+
+
+def _lived(scenario: Scenario, prepared: tuple[Step, Program]) -> tuple[Step, Program]:
+    """The program of all steps of the job; what its framework makes in the first update appears there."""
+    step, program = prepared
+    job = scenario.job
+    if job.steps == 1:
+        return prepared
+    is_lazy = isinstance(job.workload, Training) and behaviour(job.workload).has_lazy_states
+    return step, lived(program, job.steps, {TensorClass.OPTIMIZER_STATES} if is_lazy else ())
 
 
 def _whole(scenario: Scenario) -> Scenario:

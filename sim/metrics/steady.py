@@ -81,6 +81,22 @@ def extrapolated(short: Summary, longer: Summary, periods: float, program: Progr
     )
 
 
+def per_step(summary: Summary, num_steps: int) -> Summary:
+    """The mean step of a summary of `num_steps` steps in a row: what adds up is divided, shares stay."""
+
+    def divided(uses: Mapping[str, ChannelUse]) -> dict[str, ChannelUse]:
+        return {name: msgspec.structs.replace(use, bytes=use.bytes / num_steps) for name, use in uses.items()}
+
+    return msgspec.structs.replace(
+        summary,
+        step_time_s=summary.step_time_s / num_steps,
+        breakdown_s={name: seconds / num_steps for name, seconds in summary.breakdown_s.items()},
+        owners_s={name: seconds / num_steps for name, seconds in summary.owners_s.items()},
+        channels=divided(summary.channels),
+        cores=divided(summary.cores),
+    )
+
+
 def _grown(short: float, longer: float, periods: float) -> float:
     return longer + periods * (longer - short)
 

@@ -16,7 +16,7 @@ SEPARATOR = "/"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One job's program and when it starts.
+    """One job's program and when it starts: `start_s` after the beginning, or after the job `after` has ended.
 
     `tiers` renames tiers of which every host has its own part; `kept` is the share of a tensor class in a tier that is
     the job's own (what it shares with another job is there once); `weight` multiplies the sharing weights of its flows.
@@ -25,6 +25,7 @@ class Part:
     name: str
     program: Program
     start_s: float = 0.0
+    after: str = ""
     tiers: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[tuple[str, str], float] = field(default_factory=dict)
     weight: float = 1.0
@@ -53,7 +54,7 @@ def merge(parts: Sequence[Part], name: str) -> Program:
         channels=tuple(channels[key] for key in sorted(channels)),
         tiers=tuple(tiers[key] for key in sorted(tiers)),
         streams=tuple(stream for part in parts for stream in _streams(part)),
-        operations=tuple(operation for part in parts for operation in _operations(part)),
+        operations=tuple(operation for part in parts for operation in _operations(part, _ends(part.after, parts))),
         model_flops=sum(part.program.model_flops for part in parts),
         num_tokens=sum(part.program.num_tokens for part in parts),
         peak_flops_per_s=sum(part.program.peak_flops_per_s for part in parts),
@@ -68,14 +69,14 @@ def of_job(part: Part, replay: Replay) -> Replay:
     at most the job's own span.
     """
     prefix = part.name + SEPARATOR
-    own = {operation.id for operation in part.program.operations}
+    own, begin_s = {operation.id for operation in part.program.operations}, start_of(part, replay)
     records = tuple(
         replace(
             record,
             id=record.id.removeprefix(prefix),
-            ready_s=max(0.0, record.ready_s - part.start_s),
-            start_s=max(0.0, record.start_s - part.start_s),
-            end_s=max(0.0, record.end_s - part.start_s),
+            ready_s=max(0.0, record.ready_s - begin_s),
+            start_s=max(0.0, record.start_s - begin_s),
+            end_s=max(0.0, record.end_s - begin_s),
         )
         for record in replay.operations
         if record.id.startswith(prefix) and record.id.removeprefix(prefix) in own
@@ -115,14 +116,38 @@ def _own_totals(program: Program, replay: Replay, span_s: float) -> tuple[Channe
 def _streams(part: Part) -> list[Stream]:
     prefix = part.name + SEPARATOR
     own = [replace(stream, name=prefix + stream.name) for stream in part.program.streams]
-    if part.start_s > 0:
+    if _is_late(part):
         own.append(Stream(name=f"{prefix}start", role="clock"))
     return own + [Stream(name=f"{prefix}life.{num}", role="clock", multiplicity=num) for num in _held(part)]
 
 
-def _operations(part: Part) -> list[Operation]:
+def start_of(part: Part, replay: Replay) -> float:
+    """When the job began, in seconds of the merged replay."""
+    own = f"{part.name}{SEPARATOR}start"
+    return next((record.end_s for record in replay.operations if record.id == own), 0.0)
+
+
+def _is_late(part: Part) -> bool:
+    return part.start_s > 0 or bool(part.after)
+
+
+def _ends(name: str, parts: Sequence[Part]) -> tuple[str, ...]:
+    """The last operations of the job of that name, in the merged program: what waits for its end waits for these."""
+    found = []
+    for part in parts:
+        if part.name == name:
+            clock, life, _ = _life(part, part.name + SEPARATOR)
+            found = [item.id for item in (*clock, *life)] + [part.name + SEPARATOR + item.id for item in _lasts(part.program)]
+    return tuple(found)
+
+
+def _lasts(program: Program) -> Iterable[Operation]:
+    return {item.stream: item for item in sorted(program.operations, key=lambda item: item.sequence)}.values()
+
+
+def _operations(part: Part, earlier: tuple[str, ...]) -> list[Operation]:
     prefix = part.name + SEPARATOR
-    clock, life, first = _life(part, prefix)
+    clock, life, first = _life(part, prefix, earlier)
     own = []
     for operation in part.program.operations:
         after = tuple(prefix + name for name in operation.after)
@@ -140,19 +165,18 @@ def _operations(part: Part) -> list[Operation]:
     return clock + life + own
 
 
-def _life(part: Part, prefix: str) -> tuple[list[Operation], list[Operation], tuple[str, ...]]:
+def _life(part: Part, prefix: str, earlier: tuple[str, ...] = ()) -> tuple[list[Operation], list[Operation], tuple[str, ...]]:
     """The clock of a late start, what appears and leaves with the job, and what its first operations wait for."""
     clock = []
-    if part.start_s > 0:
+    if _is_late(part):
         clock = [
             Operation(
-                id=f"{prefix}start", kind=Kind.MARKER, stream=f"{prefix}start", sequence=0, name="start",
+                id=f"{prefix}start", kind=Kind.MARKER, stream=f"{prefix}start", sequence=0, name="start", after=earlier,
                 latency_s=part.start_s, category="idle",
             )
         ]  # fmt: skip
     begin = tuple(operation.id for operation in clock)
-    last = {operation.stream: operation for operation in sorted(part.program.operations, key=lambda item: item.sequence)}
-    ends = tuple(prefix + operation.id for operation in last.values())
+    ends = tuple(prefix + operation.id for operation in _lasts(part.program))
     life = []
     for num, rows in _held(part).items():
         stream = f"{prefix}life.{num}"

@@ -11,6 +11,10 @@ from sim.report.findings import short_path
 from sim.report.style import MARKERS, SERIES, figure, legend_below, plain, save, titled
 
 Point = Mapping[str, Any]
+#: share of an axis within which marks lie on each other
+_NEAR = 0.06
+#: share of an axis that a letter of a mark's name takes
+_LETTER = 0.014
 #: per cent of the hosts' memory below which a pool saves nothing
 _LEAST_SAVED = 0.5
 
@@ -26,7 +30,7 @@ def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
     left, right = fig.subplots(1, 2)
     over, lines = _lines(points)
     best: tuple[float, float, str] | None = None
-    handles, labels = [], []
+    handles, labels, places = [], [], list[tuple[float, float, str]]()
     for index, (label, members) in enumerate(lines.items()):
         base = _mean_time(members[0])
         style = {
@@ -39,16 +43,18 @@ def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
         slower = [_mean_time(point) / base for point in members]
         (line,) = left.plot(saved, slower, **style)
         right.plot([str(point["parameters"].get(over)) for point in members], [_worst(point) for point in members], **style)
-        for x, y, point in zip(saved, slower, members, strict=True):
-            left.annotate(str(point["parameters"].get(over)), (x, y), xytext=(4, 5), textcoords="offset points", fontsize=8)
+        names = [str(point["parameters"].get(over)) for point in members]
+        places += list(zip(saved, slower, names, strict=True))
         if max(saved) > (best[0] if best else 0.0):
             most = saved.index(max(saved))
             best = (saved[most], slower[most], label)
         handles.append(line)
         labels.append(label or "jobs")
+    _name_marks(left, places)
     left.set_xlabel("memory of all hosts that the pool saves (%)")
     left.set_ylabel("mean job time / with no pool (x)")
-    right.set_xlabel(f"{short_path(over).rpartition('.')[2].replace('_', ' ')} in the pool")
+    what = short_path(over).rpartition(".")[2].replace("_", " ")
+    right.set_xlabel(f"{what} in the pool" if "placement" in over else f"{what} of the pool")
     right.set_ylabel("slowest job beside the others / alone (x)")
     left.set_ylim(bottom=0)
     right.set_ylim(bottom=0)
@@ -59,10 +65,31 @@ def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
         finding = (
             f"{name}: the pool saves {best[0]:.0f} % of the hosts' memory, jobs then take {best[1]:.3g}x as long ({best[2]})"
         )
-    titled(fig, finding, "one mark per share of the data in the pool")
+    titled(fig, finding, f"marks are named by {what}")
     right.set_title("noisy neighbours", loc="left", fontsize=9, color="#555555")
     legend_below(fig, handles, labels)
     return save(fig, path)
+
+
+def _name_marks(axes: Any, places: Sequence[tuple[float, float, str]]) -> None:
+    """Write what each mark stands for where there is room: above it, else below; marks on each other share one text."""
+    wide, high = (max(place[axis] for place in places) or 1.0 for axis in (0, 1))
+    near: dict[tuple[int, int], list[tuple[float, float, str]]] = {}
+    for x, y, name in places:
+        near.setdefault((round(x / wide / _NEAR), round(y / high / _NEAR)), []).append((x, y, name))
+    taken = [(x / wide - _NEAR / 6, y / high - _NEAR / 6, _NEAR / 3) for x, y, _ in places]
+    for marks in sorted(near.values(), reverse=True):
+        text = ", ".join(dict.fromkeys(name for _, _, name in marks))
+        x, y, _ = marks[0]
+        width = _LETTER * len(text)
+        for below, lift in ((7, 0.02), (-15, -0.065)):
+            left, bottom = x / wide + 0.01, y / high + lift
+            if all(
+                left + width < a or a + length < left or abs(bottom + _NEAR / 4 - b) > _NEAR * 0.7 for a, b, length in taken
+            ):
+                axes.annotate(text, (x, y), xytext=(5, below), textcoords="offset points", fontsize=8)
+                taken.append((left, bottom, width))
+                break
 
 
 def _lines(points: Sequence[Point]) -> tuple[str, dict[str, list[Point]]]:
