@@ -73,7 +73,7 @@ def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
 
 def _name_marks(axes: Any, places: Sequence[tuple[float, float, str]]) -> None:
     """Write what each mark stands for where there is room: above it, else below; marks on each other share one text."""
-    wide, high = (max(place[axis] for place in places) or 1.0 for axis in (0, 1))
+    wide, high = max(x for x, _, _ in places) or 1.0, max(y for _, y, _ in places) or 1.0
     near: dict[tuple[int, int], list[tuple[float, float, str]]] = {}
     for x, y, name in places:
         near.setdefault((round(x / wide / _NEAR), round(y / high / _NEAR)), []).append((x, y, name))
