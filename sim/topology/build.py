@@ -113,7 +113,7 @@ class _Builder:
             numa_node=num_cpus if part.kind == "cpu" else above[0].numa_node if above else 0,
             to=entry.to,
             count=entry.count,
-            gpu_share=entry.gpu_share,
+            gpu_share=entry.gpu_share or (part.gpu_share if isinstance(part, p.Gpu) else 1.0),
             grants=dict(entry.grants),
             is_movable=entry.zone == "movable",
             is_hypothetical=self._is_hypothetical(name, part, entry),

@@ -58,13 +58,11 @@ class DeviceEntry:
     power_cap: Annotated[Watts, Ge(0), Doc("board power limit; lowers compute by the declared law; 0 = none")] = 0.0
     taken: Annotated[Fraction, Ge(0), Le(0.99), Doc("share of its memory bandwidth that a neighbour takes")] = 0.0
     gpu_share: Annotated[
-        Fraction,
+        Fraction | None,
         Gt(0),
         Le(1),
-        Doc(
-            "share of one memory for CPU and GPU that the GPU may allocate (macOS gives about 75 %, Linux GTT 50 % unless told)"
-        ),
-    ] = 1.0
+        Doc("share of one memory for CPU and GPU that the GPU may allocate; default what the system gives unless told"),
+    ] = None
     snoop_filter: Annotated[
         Bytes | None,
         Gt(0),

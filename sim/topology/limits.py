@@ -65,7 +65,7 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
             )
         yield from _rates(f"devices.{name}", entry, part, parts)
         yield from _attachment(f"devices.{name}", entry, part, topology, parts)
-        if entry.gpu_share < 1.0 and not (isinstance(part, p.Gpu) and part.cpu):
+        if (entry.gpu_share or 1.0) < 1.0 and not (isinstance(part, p.Gpu) and part.cpu):
             yield Fault(
                 path=f"devices.{name}.gpu_share", what=f"{entry.part} shares its memory with no CPU",
                 remedy="write it on a GPU with one memory for both",

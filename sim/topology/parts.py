@@ -172,6 +172,9 @@ class Gpu:
     compute: Annotated[dict[str, FlopPerSecond], Doc("dense peak by number format (fp32 accumulate)")]
     memory: Annotated[Attached, Doc("own memory")]
     cpu: Annotated[str, Doc("APU: the CPU part that shares the memory")] = ""
+    gpu_share: Annotated[
+        Fraction, Gt(0), Le(1), Doc("APU: of the shared memory, what the system lets the GPU allocate unless told otherwise")
+    ] = 1.0
     pcie: Annotated[Port | None, Doc("host link")] = None
     fabric: Annotated[Port | None, Doc("links to other GPUs or switches (NVLink, xGMI)")] = None
     c2c: Annotated[Port | None, Doc("coherent link to a CPU on the same module")] = None

@@ -8,7 +8,8 @@ from sim.study.fit import assess
 
 def verdict(model: str, weights: str, share: str) -> tuple[str, float]:
     job = {"model": model, "weights": weights, "memory_utilisation": share, "prompt_length": 64, "output_length": 64}
-    data = {"topology": "strix-halo", "workload": {"inference": job}}
+    whole = {"base": "strix-halo", "set": {"gpu0.gpu_share": "100%"}}
+    data = {"topology": whole, "workload": {"inference": job}}
     found = assess(next(iter(scenario_of(data).expand())), with_suggestions=False)
     (need,) = (need for name, need in found.tiers.items() if name.startswith("gpu0"))
     return found.verdict, need.capacity_bytes
@@ -30,6 +31,22 @@ def test_the_limit_that_binds_first_is_told():
     whole = verdict("qwen3-0.6b", "bf16", "100%")[1]
     assert whole >= 128e9
     assert verdict("mixtral-8x22b", "q4_k_m", "48.8%")[1] == pytest.approx(0.488 * whole)
+
+
+@pytest.mark.parametrize(
+    ("topology", "expected"),
+    [
+        ("strix-halo", "does_not_fit"),  # 62.5 of 128 GiB unless told
+        ({"base": "strix-halo", "set": {"gpu0.gpu_share": "75%"}}, "fits"),
+        ("mac-m3-max", "fits"),  # 96 of 128 GiB
+        ({"base": "mac-m3-max", "set": {"gpu0.capacity": "96 GiB"}}, "does_not_fit"),
+    ],
+)
+def test_the_system_gives_the_gpu_a_share_of_one_memory(topology, expected):
+    """79 GiB of weights: antirez/ds4 issue 475, llama.cpp issue 3213."""
+    job = {"model": "mixtral-8x22b", "weights": "q4_k_m", "prompt_length": 64, "output_length": 64}
+    data = {"topology": topology, "workload": {"inference": job}}
+    assert assess(next(iter(scenario_of(data).expand())), with_suggestions=False).verdict.replace("tight", "fits") == expected
 
 
 def test_page_locked_layers_of_streamed_weights_round_up():
