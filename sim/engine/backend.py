@@ -11,6 +11,31 @@ from sim.errors import InputError
 BREAK_EVEN = 80_000
 #: the same where it has to be compiled first, for 20 to 30 s of CPU
 BREAK_EVEN_COLD = 3_000_000
+#: and the same in a process that is to replay many programs and has loaded the machine code
+BREAK_EVEN_LOADED = 200
+
+_is_loaded = False
+
+
+def load() -> bool:
+    """Load the machine code if it is on disk, so that "auto" takes it for small programs from now on; whether it is loaded.
+
+    Both kernels take equal times, bit for bit, so this decides nothing but the speed.
+    """
+    global _is_loaded
+    if not _is_loaded and find_spec("numba") is not None:
+        from sim.engine.fast.compiled import is_kept
+
+        _is_loaded = is_kept()
+    return _is_loaded
+
+
+def compile_ahead() -> None:
+    """Compile the kernel, for some 30 s of CPU, and keep the machine code on disk."""
+    from sim.engine import replay
+    from sim.records import Program
+
+    replay(Program(name="none", channels=(), tiers=(), streams=(), operations=()), backend="numba")
 
 
 def is_compiled(backend: str, arrays: Arrays, *, is_open: bool) -> bool:
@@ -27,6 +52,8 @@ def is_compiled(backend: str, arrays: Arrays, *, is_open: bool) -> bool:
         if find_spec("numba") is None:
             raise InputError("backend 'numba' needs the extra 'fast': pip install 'tiersim[fast]', or choose auto or python")
         return True
+    if _is_loaded and not cannot and len(arrays.work) >= BREAK_EVEN_LOADED:
+        return True
     if cannot or len(arrays.work) < BREAK_EVEN or find_spec("numba") is None:
         return False
     if len(arrays.work) >= BREAK_EVEN_COLD:
@@ -39,8 +66,6 @@ def is_compiled(backend: str, arrays: Arrays, *, is_open: bool) -> bool:
 def _why_not(arrays: Arrays, *, is_open: bool) -> str:
     if is_open:
         return "programs beside which processes or a capacity policy run"
-    if arrays.windows:
-        return f"latency-bound operations such as {arrays.operations[min(arrays.windows)].id!r}"
     if arrays.servers:
         return f"operations that queue at an exclusive server such as {arrays.operations[min(arrays.servers)].id!r}"
     return ""

@@ -8,10 +8,13 @@ the same few sets thousands of times, so solutions are kept by that.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sim.engine.arrays import Arrays
 from sim.engine.fluid import Fluid
 from sim.laws.latency import Window, bound_caps
 from sim.laws.sharing import Demand
+from sim.records import LatencyLaw
 
 Kind = tuple[int, float, float, float, float]  # path, largest cap, weight, window bytes, write share
 
@@ -24,7 +27,7 @@ class BoundFluid(Fluid):
         self.arrays = arrays
         self.cap, self.own_limit = list(arrays.cap), list(arrays.own_limit)
         self.running: dict[int, None] = {}  # latency-bound flows
-        self.laws = {c: channel.latency for c, channel in enumerate(arrays.channels) if channel.latency is not None}
+        self.laws = laws_of(arrays)
         self.solutions: dict[tuple[Kind, ...], dict[Kind, float]] = {}
 
     def join(self, flow: int, work: float, now: float) -> None:
@@ -48,16 +51,17 @@ class BoundFluid(Fluid):
 
     def settle(self, now: float) -> None:
         """Set the caps of latency-bound flows, then restore the law."""
+        arrays = self.arrays
         seen: set[int] = set()
         for seed in sorted(self.running):
             if seed in seen:
                 continue
             flows = self._component(seed)
             seen.update(flows)
-            kinds = {flow: self._kind(flow) for flow in flows}
+            kinds = {flow: kind_of(arrays, flow) for flow in flows}
             key = tuple(sorted(kinds.values()))
             if key not in self.solutions:
-                self.solutions[key] = self._solve(key)
+                self.solutions[key] = dict(zip(key, solve(arrays, self.bandwidth, self.laws, key), strict=True))
             caps = self.solutions[key]
             for flow in flows:
                 cap = caps[kinds[flow]]
@@ -65,10 +69,6 @@ class BoundFluid(Fluid):
                     # below its largest cap it is latency that limits it, no channel
                     self.recap(flow, cap, self.most_limit[flow] if cap >= self.most[flow] else -1, now)
         super().settle(now)
-
-    def _kind(self, flow: int) -> Kind:
-        window_bytes, write_share = self.arrays.windows.get(flow, (0.0, self.arrays.operations[flow].write_share))
-        return (self.arrays.path[flow], self.most[flow], self.weight[flow], window_bytes, write_share)
 
     def _component(self, seed: int) -> list[int]:
         flows, found, channels = [seed], {seed}, set()
@@ -84,20 +84,32 @@ class BoundFluid(Fluid):
                 flows += fresh
         return flows
 
-    def _solve(self, kinds: tuple[Kind, ...]) -> dict[Kind, float]:
-        paths = self.arrays.paths
-        channels = sorted({channel for kind in kinds for channel, _ in paths[kind[0]].couplings})
-        local = {channel: i for i, channel in enumerate(channels)}
-        demands = [
-            Demand(uses=tuple((local[c], load) for c, load in paths[path].couplings), cap=cap, weight=weight)
-            for path, cap, weight, _, _ in kinds
-        ]
-        windows = []
-        for path, _, _, window_bytes, write_share in kinds:
-            costs = tuple(
-                (local[c], cost) for c, cost in zip(paths[path].channels, paths[path].costs, strict=True) if c in local
-            )
-            windows.append(Window(window_bytes=window_bytes, write_share=write_share, shares=costs))
-        laws = {local[channel]: self.laws[channel] for channel in channels if channel in self.laws}
-        caps = bound_caps([self.bandwidth[channel] for channel in channels], laws, demands, windows)
-        return dict(zip(kinds, caps, strict=True))
+
+def laws_of(arrays: Arrays) -> dict[int, LatencyLaw]:
+    """The channels whose latency depends on their load."""
+    return {c: channel.latency for c, channel in enumerate(arrays.channels) if channel.latency is not None}
+
+
+def kind_of(arrays: Arrays, flow: int) -> Kind:
+    """All of a flow that caps depend on."""
+    window_bytes, write_share = arrays.windows.get(flow, (0.0, arrays.operations[flow].write_share))
+    return (arrays.path[flow], arrays.cap[flow], arrays.weight[flow], window_bytes, write_share)
+
+
+def solve(
+    arrays: Arrays, bandwidths: Sequence[float], laws: Mapping[int, LatencyLaw], kinds: tuple[Kind, ...]
+) -> list[float]:
+    """Caps of flows of these kinds that run together, in their order."""
+    paths = arrays.paths
+    channels = sorted({channel for kind in kinds for channel, _ in paths[kind[0]].couplings})
+    local = {channel: i for i, channel in enumerate(channels)}
+    demands = [
+        Demand(uses=tuple((local[c], load) for c, load in paths[path].couplings), cap=cap, weight=weight)
+        for path, cap, weight, _, _ in kinds
+    ]
+    windows = []
+    for path, _, _, window_bytes, write_share in kinds:
+        costs = tuple((local[c], cost) for c, cost in zip(paths[path].channels, paths[path].costs, strict=True) if c in local)
+        windows.append(Window(window_bytes=window_bytes, write_share=write_share, shares=costs))
+    own_laws = {local[channel]: laws[channel] for channel in channels if channel in laws}
+    return bound_caps([bandwidths[channel] for channel in channels], own_laws, demands, windows)

@@ -204,29 +204,35 @@ class Fluid(Flows):
 
     def _let_out(self, channel: int, fair: float, now: float) -> bool:
         """Move members whose own cap, or another channel that they cross, is below the level `fair`. True: some moved."""
-        by_cap, limit = self.by_cap[channel], self.limit
-        while limit[by_cap[0][1]] != channel:
+        by_cap, limit, cap, weight = self.by_cap[channel], self.limit, self.cap, self.weight
+        level, flow = by_cap[0]
+        while limit[flow] != channel or level != cap[flow] / weight[flow]:  # gone, or its cap has changed since
             heappop(by_cap)
-        if by_cap[0][0] <= fair * (1.0 + TIE):
+            level, flow = by_cap[0]
+        if level <= fair * (1.0 + TIE):
             self._move(heappop(by_cap)[1], CAPPED, now)
             return True
         if not self.crossing[channel]:
             return False
-        level, low = self.level, fair * (1.0 - TIE)
-        lower = [other for other in self.crossing[channel] if level[other] < low and self.num_members[other]]
+        levels, low = self.level, fair * (1.0 - TIE)
+        lower = [other for other in self.crossing[channel] if levels[other] < low and self.num_members[other]]
         if not lower:
             return False
-        other = min(lower, key=level.__getitem__)
+        other = min(lower, key=levels.__getitem__)
         for flow in [flow for flow in self.users[other] if limit[flow] == channel]:
             self._move(flow, other, now)
         return True
 
     def _take_in(self, channel: int, above: float, now: float) -> bool:
         """Move the fastest user that something else limits into the class, if its level is `above`. True: some moved."""
-        capped, limit = self.capped[channel], self.limit
-        while capped and limit[capped[0][1]] != CAPPED:
-            heappop(capped)
-        fastest = -capped[0][0] if capped else 0.0
+        capped, limit, cap, weight = self.capped[channel], self.limit, self.cap, self.weight
+        fastest = 0.0
+        while capped:
+            level, flow = capped[0]
+            if limit[flow] == CAPPED and level == -cap[flow] / weight[flow]:
+                fastest = -level
+                break
+            heappop(capped)  # gone, or its cap has changed since
         if self.crossed_by[channel]:
             source = max(self.crossed_by[channel], key=self.level.__getitem__)
             if self.level[source] >= fastest and self.level[source] > above:

@@ -121,6 +121,8 @@ class Kernel:
                 self._collect(now, until, ended, started)
             self.now = now
             self.num_batches += 1
+            if len(ended) > 1:
+                ended.sort()
             for flow in ended:
                 if couplings[flow]:
                     fluid.leave(flow, now)

@@ -11,7 +11,7 @@ from sim.engine.fast import fluid, loop
 from sim.engine.fast.jit import outer, stamp
 
 
-def _functions(stamp: int) -> tuple[Any, Any, Any, Any]:
+def _functions(stamp: int) -> tuple[Any, Any, Any]:
     @outer
     def wire(s: Any, num_after: Any, after: Any) -> int:
         loop.wire(s, num_after, after)
@@ -22,18 +22,14 @@ def _functions(stamp: int) -> tuple[Any, Any, Any, Any]:
         return loop.advance(s, horizon_s, is_observed) if stamp >= 0 else -1
 
     @outer
-    def covered_s(s: Any, key: Any, at: Any, channels: Any) -> Any:
-        return loop.covered_s(s, key, at, channels[: len(channels) if stamp >= 0 else 0])
-
-    @outer
     def loads(s: Any) -> int:
         fluid.loads(s)
         return stamp
 
-    return wire, advance, covered_s, loads
+    return wire, advance, loads
 
 
-wire, advance, covered_s, loads = _functions(stamp())
+wire, advance, loads = _functions(stamp())
 
 
 def _note() -> Path | None:

@@ -9,7 +9,7 @@ from sim.engine.fast.jit import inner
 from sim.engine.flows import IDLE, LARGE, SMALL, STALE
 
 #: rows of `State.lists`
-FRESH, DIRTY, RELINK, UNLINKED, ENDED, STARTED, QUEUED, PLACED = range(8)
+FRESH, DIRTY, RELINK, UNLINKED, ENDED, STARTED, QUEUED, PLACED, TURN, BOUND, SEEDS, MET, KEY = range(13)
 
 
 @inner
@@ -35,7 +35,12 @@ def begin_limit(s: Any, channel: int, now: float) -> None:
     """One more flow or class that `channel` limits."""
     row = s.channel[channel]
     if row.num_limiting == 0:
-        row.full_since = now
+        if row.full_from < 0.0:
+            row.full_from = now
+        elif now > row.full_to:
+            one = s.gap[s.count[0].gaps]
+            one.channel, one.length_s = channel, now - row.full_to
+            s.count[0].gaps += 1
     row.num_limiting += 1
 
 
@@ -45,7 +50,7 @@ def end_limit(s: Any, channel: int, now: float) -> None:
     row = s.channel[channel]
     row.num_limiting -= 1
     if row.num_limiting == 0:
-        row.full_s += now - row.full_since
+        row.full_to = now
 
 
 @inner
@@ -153,18 +158,49 @@ def cross(s: Any, pair: int, load: float) -> None:
 
 @inner
 def uncross(s: Any, pair: int) -> None:
-    """No member of the source crosses the target any more: the last of each list takes the free place."""
+    """No member of the source crosses the target any more: the others of each list keep their order."""
     row = s.pair[pair]
     source, target = s.channel[row.source], s.channel[row.target]
     source.num_crossing -= 1
-    last = s.crossing[source.pair_at + source.num_crossing]
-    s.crossing[source.pair_at + row.at_source] = last
-    s.pair[last].at_source = row.at_source
+    for k in range(row.at_source, source.num_crossing):
+        later = s.crossing[source.pair_at + k + 1]
+        s.crossing[source.pair_at + k] = later
+        s.pair[later].at_source = k
     target.num_crossed_by -= 1
-    last = s.crossed_by[target.pair_at + target.num_crossed_by]
-    s.crossed_by[target.pair_at + row.at_target] = last
-    s.pair[last].at_target = row.at_target
+    for k in range(row.at_target, target.num_crossed_by):
+        later = s.crossed_by[target.pair_at + k + 1]
+        s.crossed_by[target.pair_at + k] = later
+        s.pair[later].at_target = k
     row.count = 0
+
+
+@inner
+def enter(s: Any, channel: int, slot: int, flow: int, load: float) -> None:
+    """`flow` is the last user of `channel`: users stay in the order in which they came."""
+    row, one = s.channel[channel], s.slot[slot]
+    one.flow, one.load, one.before, one.next = flow, load, row.last_slot, -1
+    if row.last_slot >= 0:
+        s.slot[row.last_slot].next = slot
+    else:
+        row.first_slot = slot
+    row.last_slot = slot
+    row.num_users += 1
+
+
+@inner
+def depart(s: Any, channel: int, slot: int) -> None:
+    """The flow of `slot` no longer uses `channel`."""
+    row, one = s.channel[channel], s.slot[slot]
+    if one.before >= 0:
+        s.slot[one.before].next = one.next
+    else:
+        row.first_slot = one.next
+    if one.next >= 0:
+        s.slot[one.next].before = one.before
+    else:
+        row.last_slot = one.before
+    one.flow = -1
+    row.num_users -= 1
 
 
 @inner
@@ -189,7 +225,7 @@ def detach(s: Any, flow: int, now: float) -> None:
         elif link.channel == row.limit:
             slope = channel.slope
             channel.slope = slope - link.load * row.weight
-            if channel.slope < SMALL * slope:
+            if channel.num_members > 1 and channel.slope < SMALL * slope:
                 channel.num_updates += STALE
             at, item = s.count[0].by_finish + s.channel[link.channel].slot_at, s.count[0].by_finish + link.slot
             channel.num_finishing = drop(s.heap, s.place, at, channel.num_finishing, item)
@@ -215,7 +251,10 @@ def detach(s: Any, flow: int, now: float) -> None:
 def mark(s: Any, channel: int) -> None:
     """The law may be broken on the linked channel."""
     row = s.channel[channel]
-    row.is_dirty = 1
+    if not row.is_dirty:
+        row.is_dirty = 1
+        row.dirty_at = s.count[0].marks
+        s.count[0].marks += 1
     if not row.is_listed:
         row.is_listed = 1
         s.lists[DIRTY, s.count[0].dirty] = channel
@@ -242,11 +281,11 @@ def sum_anew(s: Any, channel: int) -> None:
     slope = other = 0.0
     for k in range(row.pair_at, row.pair_at + row.num_crossing):
         s.pair[s.crossing[k]].load = 0.0
-    for i in range(row.slot_at, row.slot_at + row.num_slots):
-        flow = s.slot[i].flow
-        if flow < 0:
-            continue
-        one, load = s.flow[flow], s.slot[i].load
+    i = row.first_slot
+    while i >= 0:
+        flow, load = s.slot[i].flow, s.slot[i].load
+        i = s.slot[i].next
+        one = s.flow[flow]
         if one.limit != channel:
             if one.limit != IDLE:
                 other += load * rate(s, flow)

@@ -8,18 +8,21 @@ from sim.engine.fast.flows import (
     DIRTY,
     FRESH,
     PLACED,
+    TURN,
     UNLINKED,
     attach,
     attach_to_cap,
     begin_limit,
+    depart,
     detach,
     end_limit,
+    enter,
     mark,
     move,
     rate,
     sum_anew,
 )
-from sim.engine.fast.heaps import drop, put, set_event
+from sim.engine.fast.heaps import set_event
 from sim.engine.fast.jit import inner, integer
 from sim.engine.fast.linking import link, relink, unlink
 from sim.engine.flows import CAPPED, IDLE, INFINITY, LARGE, STALE
@@ -35,9 +38,8 @@ def join(s: Any, flow: int, now: float) -> None:
     for j in range(s.link_at[row.lane], s.link_at[row.lane + 1]):
         one = s.link[j]
         channel = s.channel[one.channel]
-        s.slot[one.slot].flow, s.slot[one.slot].load = flow, one.load
-        channel.num_users += 1
-        channel.potential += one.load * row.cap
+        enter(s, one.channel, one.slot, flow, one.load)
+        channel.potential += one.load * row.most
         if channel.is_linked:
             is_free = False
         elif channel.potential > channel.threshold and channel.num_users > 1:
@@ -61,10 +63,9 @@ def leave(s: Any, flow: int, now: float) -> None:
     for j in range(s.link_at[row.lane], s.link_at[row.lane + 1]):
         one = s.link[j]
         channel = s.channel[one.channel]
-        s.slot[one.slot].flow = -1
-        channel.num_users -= 1
+        depart(s, one.channel, one.slot)
         # an empty channel has exactly no load: 1e-17 left over by a difference would never go away
-        channel.potential = channel.potential - one.load * row.cap if channel.num_users else 0.0
+        channel.potential = channel.potential - one.load * row.most if channel.num_users else 0.0
         if channel.is_linked:
             s.count[0].is_touched = 1
             mark(s, one.channel)
@@ -80,21 +81,26 @@ def settle(s: Any, now: float) -> bool:
         link(s, now)
     if count.fresh:
         place(s, now)
+    for k in range(count.unlinked):
+        # its members go back to their caps: no rounding of running sums may keep them
+        if s.channel[s.lists[UNLINKED, k]].num_members:
+            sum_anew(s, s.lists[UNLINKED, k])
+            mark(s, s.lists[UNLINKED, k])
     rounds = 0
     while count.dirty:
-        at, num = s.count[0].by_level, integer(0)
+        num = 0
         for k in range(count.dirty):
             channel = s.lists[DIRTY, k]
             s.channel[channel].is_listed = 0
             if s.channel[channel].is_dirty:
                 s.channel[channel].is_dirty = 0
-                num = put(s.heap, s.place, at, num, at + channel, s.channel[channel].level)
+                s.lists[TURN, num] = channel
+                num += 1
         count.dirty = 0
-        while num:
-            # lowest level first: what is settled below is not changed by what is above
-            item = s.heap[at].item
-            num = drop(s.heap, s.place, at, num, item)
-            settle_channel(s, item - at, now)
+        # lowest level first: what is settled below is not changed by what is above
+        sort_by_level(s, num)
+        for k in range(num):
+            settle_channel(s, s.lists[TURN, k], now)
         rounds += 1
         if rounds > 100 + len(s.channel):
             return False
@@ -103,6 +109,26 @@ def settle(s: Any, now: float) -> bool:
     count.unlinked = 0
     count.is_touched = 0
     return True
+
+
+@inner
+def sort_by_level(s: Any, num: int) -> None:
+    """The first `num` channels whose turn it is, by their levels; equal levels in the order in which they were marked."""
+    turn = s.lists[TURN]
+    gap = num
+    while gap > 1:
+        gap = max(gap * 5 // 11, 1)
+        for k in range(gap, num):
+            channel = turn[k]
+            level, dirty_at = s.channel[channel].level, s.channel[channel].dirty_at
+            j = k
+            while j >= gap:
+                other = s.channel[turn[j - gap]]
+                if other.level < level or (other.level == level and other.dirty_at < dirty_at):
+                    break
+                turn[j] = turn[j - gap]
+                j -= gap
+            turn[j] = channel
 
 
 @inner
@@ -216,10 +242,11 @@ def let_out(s: Any, channel: int, fair: float, now: float) -> bool:
             lowest, level = target, s.channel[target].level
     if lowest < 0:
         return False
-    other = s.channel[lowest]
-    for k in range(other.slot_at, other.slot_at + other.num_slots):
+    k = s.channel[lowest].first_slot
+    while k >= 0:
         flow = s.slot[k].flow
-        if flow >= 0 and s.flow[flow].limit == channel:
+        k = s.slot[k].next
+        if s.flow[flow].limit == channel:
             move(s, flow, lowest, now)
     return True
 
@@ -236,9 +263,11 @@ def take_in(s: Any, channel: int, above: float, now: float) -> bool:
         if s.channel[other].level > level:
             source, level = other, s.channel[other].level
     if source >= 0 and level >= fastest and level > above:
-        for k in range(row.slot_at, row.slot_at + row.num_slots):
+        k = row.first_slot
+        while k >= 0:
             flow = s.slot[k].flow
-            if flow >= 0 and s.flow[flow].limit == source:
+            k = s.slot[k].next
+            if s.flow[flow].limit == source:
                 move(s, flow, channel, now)
         return True
     if fastest > above:

@@ -1,8 +1,8 @@
 """Heaps whose entries know their place: a key can change or go without leaving a stale entry behind.
 
 All heaps are slices of one array. Items: a stream or (after the streams) a channel among the events; a slot in the three
-heaps of its channel (members by finish, members by cap, capped users by level); a channel among those that wait to be
-settled. Item numbers of slots and channels start at `State.count`'s `by_finish`, `by_cap`, `capped` and `by_level`.
+heaps of its channel (members by finish, members by cap, capped users by level). Item numbers of slots start at
+`State.count`'s `by_finish`, `by_cap` and `capped`.
 """
 
 from __future__ import annotations
@@ -77,3 +77,18 @@ def set_event(s: Any, item: int, time_s: float) -> None:
 def drop_event(s: Any, item: int) -> None:
     """No event of a stream or channel is pending."""
     s.count[0].events = drop(s.heap, s.place, s.count[0].events_at, s.count[0].events, item)
+
+
+@inner
+def sort(row: Any, num: int) -> None:
+    """The first `num` numbers of `row` in ascending order (Shell's method: mostly few, often sorted, in place)."""
+    gap = num
+    while gap > 1:
+        gap = max(gap * 5 // 11, 1)
+        for k in range(gap, num):
+            value = row[k]
+            j = k
+            while j >= gap and row[j - gap] > value:
+                row[j] = row[j - gap]
+                j -= gap
+            row[j] = value

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import fsum
 from typing import Any
 
 import numpy as np
 
 from sim.engine.arrays import Arrays
-from sim.engine.fast.compiled import advance, covered_s, keep, loads, wire
+from sim.engine.fast.compiled import advance, keep, loads, wire
 from sim.engine.fast.layout import lay_out
-from sim.engine.fast.loop import EMPTY, FULL_LOG, UNSETTLED
+from sim.engine.fast.loop import EMPTY, FULL_LOG, UNSETTLED, UNSOLVED
+from sim.engine.fast.solver import Solver
 from sim.engine.ledger import Ledger
 from sim.errors import InternalError
 from sim.records import ChannelSegment
@@ -23,9 +26,12 @@ class FastKernel:
 
     def __init__(self, arrays: Arrays, *, is_full: bool, is_enforced: bool, is_observed: bool) -> None:
         self.arrays, self.is_enforced, self.is_observed = arrays, is_enforced, is_full or is_observed
-        self.state: Any = lay_out(arrays, is_full=is_full, is_observed=self.is_observed)
+        self._solver = Solver(arrays) if arrays.windows else None
+        kind = self._solver.kind if self._solver is not None else ()
+        self.state: Any = lay_out(arrays, kind, is_full=is_full, is_observed=self.is_observed)
         self.ledger = Ledger(arrays, is_logged=is_full)
         self.segments: list[ChannelSegment] = []
+        self._gaps: list[list[float]] = [[] for _ in arrays.channels]
         self.is_stuck = False
         self._num_held = 0
         wire(self.state, np.array(arrays.num_after, np.int64), np.array(arrays.after, np.int64))
@@ -44,11 +50,13 @@ class FastKernel:
         """Run every batch before `horizon_s`."""
         while True:
             why = advance(self.state, horizon_s, self.is_observed)
-            self._take_segments()
+            self._take_logs()
             self._follow()
             if why == UNSETTLED:
                 raise InternalError(f"sharing did not settle at {float(self.state.count[0]['now'])!r} s")
-            if why != FULL_LOG:
+            if why == UNSOLVED and self._solver is not None:
+                self.state = self._solver.solved(self.state)
+            elif why != FULL_LOG:
                 keep()
                 self.is_stuck = self.is_stuck or (why == EMPTY and not self.is_done)
                 return
@@ -67,26 +75,42 @@ class FastKernel:
     def busy_s(self) -> list[float]:
         """Seconds during which each channel had a flow."""
         rows = [path.channels for path in self.arrays.paths]
-        at = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=at[1:])
-        channels = np.array([channel for row in rows for channel in row], np.int64)
-        seconds: list[float] = covered_s(self.state, np.array(self.arrays.path, np.int64), at, channels).tolist()
-        return seconds
+        return self._covered_s(np.array(self.arrays.path, np.int64), rows)
 
     def full_s(self) -> list[float]:
-        """Seconds during which each channel limited some flow: as counted, and all the time of flows that no other can slow."""
+        """Seconds during which each channel limited some flow: as logged, and all the time of flows that no other can slow."""
         flow, num = self.state.flow, len(self.arrays.channels)
         alone = np.where(flow["logs_own"], -1, flow["own"]).astype(np.int64)
-        seconds = covered_s(self.state, alone, np.arange(num + 1), np.arange(num))
-        together: list[float] = (seconds + self.state.channel["full_s"]).tolist()
-        return together
+        seconds = self._covered_s(alone, [(channel,) for channel in range(num)])
+        spans = zip(self.state.channel["full_from"].tolist(), self.state.channel["full_to"].tolist(), strict=True)
+        for channel, (since, until) in enumerate(spans):
+            if since >= 0.0:
+                seconds[channel] = until - since - fsum(self._gaps[channel])
+        return seconds
+
+    def _covered_s(self, key: Any, rows: Sequence[tuple[int, ...]]) -> list[float]:
+        """Seconds of each channel with work on it: operation i is on the channels of row key[i]; key -1: on none."""
+        flow = self.state.flow
+        key = np.where(flow["end"] > flow["start"], key, -1)
+        order = np.argsort(key, kind="stable")
+        at = np.searchsorted(key[order], np.arange(len(rows) + 1))
+        begins, ends = flow["start"][order], flow["end"][order]
+        parts: list[list[slice]] = [[] for _ in self.arrays.channels]
+        for number, channels in enumerate(rows):
+            if at[number + 1] > at[number]:
+                for channel in channels:
+                    parts[channel].append(slice(at[number], at[number + 1]))
+        return [_union_s([begins[part] for part in one], [ends[part] for part in one]) for one in parts]
 
     def peak_rate(self) -> list[float]:
         """The largest rate of each channel (zero where nobody looked)."""
         rows: list[float] = self.state.channel["peak"].tolist()
         return rows
 
-    def _take_segments(self) -> None:
+    def _take_logs(self) -> None:
+        for length_s, channel in self.state.gap[: self.state.count[0]["gaps"]].tolist():
+            self._gaps[channel].append(length_s)
+        self.state.count[0]["gaps"] = 0
         num = self.state.count[0]["segments"]
         names = [channel.name for channel in self.arrays.channels]
         for start_s, end_s, rate, channel in self.state.segment[:num].tolist():
@@ -107,3 +131,12 @@ class FastKernel:
                 self.is_stuck = True
                 return
             self.ledger.allocate(rows, flow, time_s)
+
+
+def _union_s(begins: list[Any], ends: list[Any]) -> float:
+    """Length of the union of intervals, as `engine.intervals.covered_s`, to the last bit."""
+    if not begins:
+        return 0.0
+    since, until = np.sort(np.concatenate(begins)), np.sort(np.concatenate(ends))
+    gaps = since[1:] - until[:-1]
+    return float(until[-1] - since[0]) - fsum(gaps[gaps > 0.0].tolist())

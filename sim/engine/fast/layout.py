@@ -18,7 +18,8 @@ from sim.engine.arrays import LINKED, Arrays
 FLOW = np.dtype(
     [
         ("finish", "f8"),  # s when capped, virtual time of the class when limited by a channel
-        ("cap", "f8"),
+        ("cap", "f8"),  # of the moment: that of a latency-bound flow changes
+        ("most", "f8"),  # the largest that it can be
         ("weight", "f8"),
         ("work", "f8"),
         ("latency_s", "f8"),
@@ -27,6 +28,10 @@ FLOW = np.dtype(
         ("end", "f8"),
         ("limit", "i8"),  # IDLE, CAPPED or the channel
         ("own", "i8"),  # channel that sets the cap, -1: none
+        ("most_own", "i8"),  # channel that sets the largest cap
+        ("kind", "i8"),  # among the kinds of flows on which caps depend
+        ("place", "i8"),  # among the running latency-bound flows
+        ("is_bound", "i1"),
         ("lane", "i8"),
         ("stream", "i8"),
         ("waits", "i8"),
@@ -50,15 +55,19 @@ CHANNEL = np.dtype(
         ("most", "f8"),  # of flows about to be placed: load at their caps,
         ("extra", "f8"),  # load per unit of level,
         ("expected", "f8"),  # and the level to expect
-        ("full_s", "f8"),  # seconds during which it limited some flow
-        ("full_since", "f8"),
+        ("full_from", "f8"),  # when it first limited some flow (-1: never yet),
+        ("full_to", "f8"),  # and when it last did; `State.gap` has the times between
         ("load", "f8"),  # of the segment that is open
         ("since", "f8"),
         ("peak", "f8"),
         ("now", "f8"),  # load of the moment
-        ("slot_at", "i8"),  # its slots are slot_at .. slot_at + num_slots
-        ("num_slots", "i8"),
+        ("slot_at", "i8"),  # its first slot
+        ("first_slot", "i8"),  # of the user that came first, -1: none
+        ("last_slot", "i8"),
         ("num_users", "i8"),
+        ("num_bound", "i8"),  # latency-bound users
+        ("dirty_at", "i8"),  # order of marks
+        ("met", "i8"),  # stamp of the last set of flows that it belonged to
         ("num_members", "i8"),
         ("num_finishing", "i8"),  # members whose end is still to come
         ("num_capped", "i8"),
@@ -67,6 +76,7 @@ CHANNEL = np.dtype(
         ("pair_at", "i8"),  # its pairs are pair_at .. pair_at + its neighbours
         ("num_crossing", "i8"),
         ("num_crossed_by", "i8"),
+        ("has_law", "i1"),  # its latency depends on its load
         ("is_linked", "i1"),
         ("is_limiting", "i1"),
         ("is_dirty", "i1"),
@@ -80,8 +90,11 @@ LINK = np.dtype([("load", "f8"), ("channel", "i8"), ("slot", "i8")], align=True)
 PAIR = np.dtype(
     [("load", "f8"), ("source", "i8"), ("target", "i8"), ("count", "i8"), ("at_source", "i8"), ("at_target", "i8")], align=True
 )
-SLOT = np.dtype([("load", "f8"), ("flow", "i8")], align=True)
-STREAM = np.dtype([("flow", "i8"), ("is_start", "i1"), ("is_active", "i1")], align=True)
+SLOT = np.dtype([("load", "f8"), ("flow", "i8"), ("before", "i8"), ("next", "i8")], align=True)
+STREAM = np.dtype([("flow", "i8"), ("met", "i8"), ("is_start", "i1"), ("is_active", "i1")], align=True)
+GAP = np.dtype([("length_s", "f8"), ("channel", "i8")], align=True)
+#: caps of a set of flows, one entry each in the order of their kinds; the first has their number
+KNOWN = np.dtype([("cap", "f8"), ("kind", "i8"), ("num", "i8")], align=True)
 ENTRY = np.dtype([("key", "f8"), ("item", "i8")], align=True)
 SEGMENT = np.dtype([("start", "f8"), ("end", "f8"), ("rate", "f8"), ("channel", "i8")], align=True)
 COUNT = np.dtype(
@@ -90,16 +103,17 @@ COUNT = np.dtype(
         *(
             (name, "i8")
             for name in (
-                "events_at", "by_finish", "by_cap", "capped", "by_level",  # first items of the kinds of heaps
-                "events", "batches", "left", "ended", "fresh", "dirty", "relink", "unlinked", "held", "segments", "is_touched",
+                "events_at", "by_finish", "by_cap", "capped",  # first items of the kinds of heaps
+                "events", "batches", "left", "fresh", "dirty", "relink", "unlinked", "held", "segments", "gaps", "is_touched",
+                "marks", "stamp", "bound", "has_bound", "num_key", "is_unsolved",
             )
         ),
     ],
     align=True,
 )  # fmt: skip
 
-#: room for segments between two looks of Python, in channels
-SEGMENT_ROUNDS = 64
+#: room for segments and gaps between two looks of Python, in channels
+LOG_ROUNDS = 64
 
 
 class State(NamedTuple):
@@ -122,16 +136,21 @@ class State(NamedTuple):
     place: Any  # item -> index in its heap, -1: not in it
     successor_at: Any
     successor: Any
-    order: Any  # operations by the instant of their end
     held: Any  # flow << 1 | is a free, in order
     held_s: Any
     segment: Any
+    gap: Any  # times between two instants at which a channel limits some flow
+    table: Any  # open addresses -> where a set of flows begins in `known`, -1: free
+    known: Any
     lists: Any  # rows: see `fluid`
     count: Any
 
 
-def lay_out(arrays: Arrays, *, is_full: bool, is_observed: bool) -> State:
-    """A State at time zero; `loop.wire` adds who waits for whom. Room for loads if `is_observed`, for segments if `is_full`."""
+def lay_out(arrays: Arrays, kind: Sequence[int], *, is_full: bool, is_observed: bool) -> State:
+    """A State at time zero; `loop.wire` adds who waits for whom. Room for loads if `is_observed`, for segments if `is_full`.
+
+    `kind` are the numbers of the kinds of flows where some are latency-bound.
+    """
     num, num_channels, num_streams = len(arrays.work), len(arrays.channels), len(arrays.streams)
     flow = np.zeros(num, FLOW)
     stream, path = np.array(arrays.stream, np.int64), np.array(arrays.path, np.int64)
@@ -141,10 +160,12 @@ def lay_out(arrays: Arrays, *, is_full: bool, is_observed: bool) -> State:
     flow["lane"], flow["stream"] = lane, stream
     for name, column in (
         ("cap", arrays.cap),
+        ("most", arrays.cap),
         ("weight", arrays.weight),
         ("work", arrays.work),
         ("latency_s", arrays.latency_s),
         ("own", arrays.own_limit),
+        ("most_own", arrays.own_limit),
         ("waits", arrays.num_after),
     ):
         flow[name] = np.array(column)
@@ -162,14 +183,17 @@ def lay_out(arrays: Arrays, *, is_full: bool, is_observed: bool) -> State:
     paths = [arrays.paths[p] for _, p in lanes] if is_observed else []
     use_at, use = _links([list(zip(row.channels, row.loads, strict=True)) for row in paths], None)
     pair_at, pair_of, pair = _pairs(channel, couplings)
-    num_items = num_streams + 2 * num_channels + 3 * len(slots)
+    if arrays.windows:
+        flow["kind"] = kind
+        flow["is_bound"][list(arrays.windows)] = 1
+    num_items = num_streams + num_channels + 3 * len(slots)
     heap = np.zeros(num_items, ENTRY)
     count = np.zeros(1, COUNT)
     count["left"] = num
     count["by_finish"] = num_streams + num_channels
     count["by_cap"] = count["by_finish"] + len(slots)
     count["capped"] = count["by_cap"] + len(slots)
-    count["by_level"] = count["capped"] + len(slots)
+    count["has_bound"] = bool(arrays.windows)
     return State(
         flow=flow,
         channel=channel,
@@ -188,11 +212,13 @@ def lay_out(arrays: Arrays, *, is_full: bool, is_observed: bool) -> State:
         place=np.full(num_items, -1, np.int64),
         successor_at=np.zeros(num + 1, np.int64),
         successor=np.zeros(len(arrays.after), np.int64),
-        order=np.zeros(num, np.int64),
         held=np.zeros(len(arrays.allocates) + len(arrays.frees), np.int64),
         held_s=np.zeros(len(arrays.allocates) + len(arrays.frees)),
-        segment=np.zeros(SEGMENT_ROUNDS * num_channels if is_full else 0, SEGMENT),
-        lists=np.zeros((8, max(num_streams, num_channels, 1)), np.int64),
+        segment=np.zeros(LOG_ROUNDS * num_channels if is_full else 0, SEGMENT),
+        gap=np.zeros(LOG_ROUNDS * num_channels, GAP),
+        table=np.full(16, -1, np.int64),
+        known=np.zeros(0, KNOWN),
+        lists=np.zeros((13, max(num_streams, num_channels, 1)), np.int64),
         count=count,
     )
 
@@ -217,8 +243,10 @@ def _channels(
     channel["bandwidth"] = arrays.bandwidths
     channel["threshold"] = channel["bandwidth"] * LINKED
     channel["level"] = channel["expected"] = np.inf
-    channel["num_slots"] = np.bincount(np.array([c for c, _ in used], np.int64), minlength=len(channel))
-    channel["slot_at"] = np.cumsum(channel["num_slots"]) - channel["num_slots"]
+    channel["full_from"] = channel["first_slot"] = channel["last_slot"] = -1
+    channel["has_law"] = [one.latency is not None for one in arrays.channels]
+    num_slots = np.bincount(np.array([c for c, _ in used], np.int64), minlength=len(channel))
+    channel["slot_at"] = np.cumsum(num_slots) - num_slots
     return channel, slots
 
 

@@ -39,20 +39,21 @@ def link(s: Any, now: float) -> None:
         row.level, row.clock = INFINITY, now
         row.other = row.slope = row.virtual = 0.0
         row.num_updates = 0
-        for i in range(row.slot_at, row.slot_at + row.num_slots):
-            flow = s.slot[i].flow
-            if flow < 0 or s.flow[flow].limit == IDLE:
+        i = row.first_slot
+        while i >= 0:
+            slot, one = i, s.flow[s.slot[i].flow]
+            i = s.slot[i].next
+            if one.limit == IDLE:
                 continue
-            one = s.flow[flow]
             if one.limit == CAPPED:
-                row.other += s.slot[i].load * one.cap
-                put_capped(s, channel, i, one.cap / one.weight)
+                row.other += s.slot[slot].load * one.cap
+                put_capped(s, channel, slot, one.cap / one.weight)
             else:
                 j = 0
                 first = s.link_at[one.lane]
                 while s.link[first + j].channel != channel:
                     j += 1
-                cross(s, pair_of(s, one.lane, one.limit, j), s.slot[i].load * one.weight)
+                cross(s, pair_of(s, one.lane, one.limit, j), s.slot[slot].load * one.weight)
     s.count[0].relink = 0
 
 

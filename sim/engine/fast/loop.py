@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from sim.engine.fast.bound import begin, finish, settle_all
 from sim.engine.fast.flows import ENDED, QUEUED, STARTED, begin_limit, collect, end_limit
-from sim.engine.fast.fluid import join, leave, loads, settle
-from sim.engine.fast.heaps import drop_event, set_event
+from sim.engine.fast.fluid import loads
+from sim.engine.fast.heaps import drop_event, set_event, sort
 from sim.engine.fast.jit import counted, inner, integer
 from sim.engine.flows import CAPPED, IDLE
 from sim.laws.sharing import TIE
 
-#: why `advance` came back: nothing pending, the horizon, no room for segments, the law does not settle
-EMPTY, HORIZON, FULL_LOG, UNSETTLED = 0, 1, 2, 3
+#: why `advance` came back: nothing pending, the horizon, no room in a log, the law does not settle, Python has caps to find
+EMPTY, HORIZON, FULL_LOG, UNSETTLED, UNSOLVED = range(5)
 
 
 @counted
@@ -50,11 +49,19 @@ def advance(s: Any, horizon_s: float, is_observed: bool) -> int:
     """Run every batch before `horizon_s`; return why it came back."""
     count = s.count[0]
     ended, started, queued = s.lists[ENDED], s.lists[STARTED], s.lists[QUEUED]
+    if count.is_unsolved:
+        now = count.now
+        if not settle_all(s, now):
+            return UNSOLVED if count.is_unsolved else UNSETTLED
+        if is_observed and len(s.segment):
+            log_segments(s, now)
     while count.events:
         now = s.heap[0].key
         if now >= horizon_s:
             return HORIZON
         if len(s.segment) and count.segments + len(s.channel) > len(s.segment):
+            return FULL_LOG
+        if count.gaps + len(s.channel) > len(s.gap):
             return FULL_LOG
         until = now + TIE * now
         num_ended = num_started = num_queued = integer(0)
@@ -71,6 +78,7 @@ def advance(s: Any, horizon_s: float, is_observed: bool) -> int:
                 num_ended += 1
         count.now = now
         count.batches += 1
+        sort(ended, num_ended)
         for k in range(num_ended):
             stop(s, ended[k], now)
         while True:
@@ -104,8 +112,8 @@ def advance(s: Any, horizon_s: float, is_observed: bool) -> int:
                 else:
                     run(s, flow, now)
             num_started = integer(0)
-        if count.is_touched and not settle(s, now):
-            return UNSETTLED
+        if count.is_touched and not settle_all(s, now):
+            return UNSOLVED if count.is_unsolved else UNSETTLED
         if is_observed and len(s.segment):
             log_segments(s, now)
     return EMPTY
@@ -118,7 +126,7 @@ def run(s: Any, flow: int, now: float) -> None:
     stream = s.stream[row.stream]
     stream.flow, stream.is_start, stream.is_active = flow, 0, 1
     if s.link_at[row.lane + 1] > s.link_at[row.lane]:
-        join(s, flow, now)
+        begin(s, flow, now)
         return
     row.limit = CAPPED
     row.finish = now + row.work / row.cap
@@ -148,7 +156,7 @@ def stop(s: Any, flow: int, now: float) -> None:
     row = s.flow[flow]
     s.stream[row.stream].is_active = 0
     if s.link_at[row.lane + 1] > s.link_at[row.lane]:
-        leave(s, flow, now)
+        finish(s, flow, now)
         return
     row.limit = IDLE
     if row.logs_own:
@@ -165,8 +173,6 @@ def release(s: Any, ended: Any, num_ended: int, started: Any, num_started: int, 
         flow = ended[k]
         row = s.flow[flow]
         row.end = now
-        s.order[count.ended] = flow
-        count.ended += 1
         if row.has_frees:
             s.held[count.held], s.held_s[count.held] = flow << 1 | 1, now
             count.held += 1
@@ -199,21 +205,6 @@ def admit(s: Any, started: Any, num_started: int, now: float) -> None:
 
 
 @inner
-def sort(row: Any, num: int) -> None:
-    """The first `num` numbers of `row` in ascending order (Shell's method: mostly few, often sorted, in place)."""
-    gap = num
-    while gap > 1:
-        gap = max(gap * 5 // 11, 1)
-        for k in range(gap, num):
-            value = row[k]
-            j = k
-            while j >= gap and row[j - gap] > value:
-                row[j] = row[j - gap]
-                j -= gap
-            row[j] = value
-
-
-@inner
 def log_segments(s: Any, now: float) -> None:
     """Close the segments of the channels whose load has changed."""
     loads(s)
@@ -227,34 +218,3 @@ def log_segments(s: Any, now: float) -> None:
             s.count[0].segments += 1
         row.since, row.load = now, row.now
         row.peak = max(row.peak, row.load)
-
-
-@counted
-def covered_s(s: Any, key: Any, at: Any, channels: Any) -> Any:
-    """Seconds of each channel with work on it: operation i is on the channels at[key[i]] .. at[key[i] + 1]; key -1: on none.
-
-    Intervals come in the order of their ends, so each reaches back over the last ones of its channel only.
-    """
-    num = 0
-    for i in s.order:
-        if key[i] >= 0:
-            num += at[key[i] + 1] - at[key[i]]
-    covered = np.zeros(len(s.channel))
-    top = np.full(len(s.channel), -1, np.int64)  # the last interval of each channel,
-    begins, ends, below = np.empty(num), np.empty(num), np.empty(num, np.int64)  # and the one before it
-    num = 0
-    for i in s.order:
-        begin, end = s.flow[i].start, s.flow[i].end
-        if key[i] < 0 or end <= begin:
-            continue
-        for j in range(at[key[i]], at[key[i] + 1]):
-            c, since = channels[j], begin
-            while top[c] >= 0 and ends[top[c]] >= since:
-                since = min(since, begins[top[c]])
-                covered[c] -= ends[top[c]] - begins[top[c]]
-                top[c] = below[top[c]]
-            begins[num], ends[num], below[num] = since, end, top[c]
-            covered[c] += end - since
-            top[c] = num
-            num += 1
-    return covered

@@ -1,0 +1,54 @@
+"""Finds the caps of latency-bound flows for the compiled kernel, once for each set of kinds that runs together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sim.engine.arrays import Arrays
+from sim.engine.bound import kind_of, laws_of, solve
+from sim.engine.fast.bound import hash_of
+from sim.engine.fast.flows import KEY
+from sim.engine.fast.layout import KNOWN
+
+
+class Solver:
+    """`kind` is the number of each operation's kind; kinds are numbered in their order, as the plain kernel sorts them."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        of_flow = [kind_of(arrays, flow) for flow in range(len(arrays.work))]
+        self._kinds = sorted(set(of_flow))
+        number = {kind: i for i, kind in enumerate(self._kinds)}
+        self.kind = [number[kind] for kind in of_flow]
+        self._laws = laws_of(arrays)
+        self._bandwidths = arrays.bandwidths
+        self._rows: list[tuple[float, int, int]] = []
+        self._begins: dict[int, int] = {}  # where a set begins -> its hash
+
+    def solved(self, state: Any) -> Any:
+        """The state with the caps that it lacks."""
+        key = state.lists[KEY, : state.count[0]["num_key"]].tolist()
+        caps = solve(self._arrays, self._bandwidths, self._laws, tuple(self._kinds[kind] for kind in key))
+        self._begins[len(self._rows)] = _hash(key)
+        self._rows += [(cap, kind, len(key)) for cap, kind in zip(caps, key, strict=True)]
+        table = state.table
+        if 2 * len(self._begins) > len(table):
+            table = np.full(4 * len(table), -1, np.int64)
+            for begin, value in self._begins.items():
+                _put(table, begin, value)
+        else:
+            _put(table, len(self._rows) - len(key), self._begins[len(self._rows) - len(key)])
+        return state._replace(table=table, known=np.array(self._rows, KNOWN))
+
+
+def _hash(key: list[int]) -> int:
+    return int(hash_of.py_func(key, len(key)))
+
+
+def _put(table: Any, begin: int, value: int) -> None:
+    place = value % len(table)
+    while table[place] >= 0:
+        place = (place + 1) % len(table)
+    table[place] = begin
