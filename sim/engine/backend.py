@@ -30,8 +30,15 @@ def load() -> bool:
     return _is_loaded
 
 
-def compile_ahead() -> None:
-    """Compile the kernel, for some 30 s of CPU, and keep the machine code on disk."""
+def compile_beside() -> None:
+    """Compile the kernel in a process of its own where it is not on disk yet; that process ends with this one."""
+    if find_spec("numba") is not None and not load():
+        from multiprocessing import get_context
+
+        get_context("spawn").Process(target=_compile, daemon=True).start()
+
+
+def _compile() -> None:
     from sim.engine import replay
     from sim.records import Program
 

@@ -96,9 +96,7 @@ def kind_of(arrays: Arrays, flow: int) -> Kind:
     return (arrays.path[flow], arrays.cap[flow], arrays.weight[flow], window_bytes, write_share)
 
 
-def solve(
-    arrays: Arrays, bandwidths: Sequence[float], laws: Mapping[int, LatencyLaw], kinds: tuple[Kind, ...]
-) -> list[float]:
+def solve(arrays: Arrays, bandwidths: Sequence[float], laws: Mapping[int, LatencyLaw], kinds: tuple[Kind, ...]) -> list[float]:
     """Caps of flows of these kinds that run together, in their order."""
     paths = arrays.paths
     channels = sorted({channel for kind in kinds for channel, _ in paths[kind[0]].couplings})

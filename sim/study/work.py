@@ -10,6 +10,7 @@ import msgspec
 
 from sim.config.scenario_file import ScenarioFile
 from sim.config.sweep import Assignment
+from sim.engine import load_compiled
 from sim.errors import InputError, MisfitError, TiersimError
 from sim.experiment import Result, run
 from sim.scenario import Scenario
@@ -46,9 +47,12 @@ class SweepWork:
     file: ScenarioFile
     known: frozenset[str] = field(default_factory=frozenset)
     with_penalty: bool = True
+    is_large: bool = False  # so many points that loading the compiled kernel pays in every process
 
     def __call__(self, chunk: Chunk) -> list[Outcome]:
         """Outcomes of the points, in their order; an error of a point is its outcome, never the chunk's."""
+        if self.is_large:
+            load_compiled()
         return [self.outcome(point) for point in chunk]
 
     def outcome(self, point: Point) -> Outcome:

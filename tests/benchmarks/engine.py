@@ -1,4 +1,4 @@
-"""Speed of the engine as a fraction of bare simpy: `python tests/benchmarks/engine.py [--json]`.
+"""Speed of the engine as a fraction of bare simpy: `python -m tests.benchmarks.engine [--json]`.
 
 CPU seconds, summary records on, array build included, compilation of the numba backend excluded. Each figure is the
 median of five pairs interleaved with bare simpy on the same machine, so that a slow moment hits both. Operations per CPU

@@ -1,4 +1,4 @@
-"""Speed of studies: `python tests/benchmarks/study.py [--points N] [--workers N] [--large N] [--dask]`.
+"""Speed of studies: `python -m tests.benchmarks.study [--points N] [--workers N] [--large N] [--dask]`.
 
 Runs N distinct points of the reference box's sweep from a cold start, twins included, in a folder of its own; compares
 20 random points bit for bit with a single run; times the resume of the finished study; with `--large`, a study of that

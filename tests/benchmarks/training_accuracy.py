@@ -1,4 +1,4 @@
-"""Error of the training step against the published tables: python tests/benchmarks/training_accuracy.py [options] [PATTERN...]
+"""Error of the training step against the published tables: python -m tests.benchmarks.training_accuracy [options] [PATTERN...]
 
 Reads scenarios/validation/training_*/ and predicts every row with times. PATTERN selects publications or row ids by a
 part of their name. --every N takes each N-th row, --rows prints every row, --phases the phases too.

@@ -79,7 +79,7 @@ def settle_all(s: Any, now: float) -> bool:
 
 
 @inner
-def gather(s: Any, seed: int) -> int:
+def gather(s: Any, seed: int) -> Any:
     """The flows whose caps depend on each other, from `seed` on, into the row of those met; return how many."""
     met, stamp = s.lists[MET], s.count[0].stamp
     met[0] = seed
@@ -105,8 +105,19 @@ def gather(s: Any, seed: int) -> int:
     return num
 
 
+def number_of(key: Any, num: int) -> Any:
+    """A number from the first `num` of `key`, not negative: the same compiled and in Python."""
+    value = integer(num)
+    for i in range(num):
+        value = (value * 1_000_003 + key[i]) & 0x3FFFFFFFFFF
+    return value
+
+
+hash_of = inner(number_of)
+
+
 @inner
-def find(s: Any, num: int) -> int:
+def find(s: Any, num: int) -> Any:
     """Where the caps of the key begin among the known ones; -1: it is not among them. A table of open addresses."""
     key, size = s.lists[KEY], len(s.table)
     place = hash_of(key, num) % size
@@ -119,15 +130,6 @@ def find(s: Any, num: int) -> int:
             return at
         place = (place + 1) % size
     return integer(-1)
-
-
-@inner
-def hash_of(key: Any, num: int) -> int:
-    """A number from the first `num` of `key`, not negative."""
-    value = integer(num)
-    for i in range(num):
-        value = (value * 1_000_003 + key[i]) & 0x3FFFFFFFFFF
-    return value
 
 
 @inner

@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.engine.arrays import Arrays
 from sim.engine.bound import kind_of, laws_of, solve
-from sim.engine.fast.bound import hash_of
+from sim.engine.fast.bound import number_of
 from sim.engine.fast.flows import KEY
 from sim.engine.fast.layout import KNOWN
 
@@ -24,27 +24,28 @@ class Solver:
         self.kind = [number[kind] for kind in of_flow]
         self._laws = laws_of(arrays)
         self._bandwidths = arrays.bandwidths
-        self._rows: list[tuple[float, int, int]] = []
+        self._num_rows = 0
         self._begins: dict[int, int] = {}  # where a set begins -> its hash
 
     def solved(self, state: Any) -> Any:
         """The state with the caps that it lacks."""
         key = state.lists[KEY, : state.count[0]["num_key"]].tolist()
         caps = solve(self._arrays, self._bandwidths, self._laws, tuple(self._kinds[kind] for kind in key))
-        self._begins[len(self._rows)] = _hash(key)
-        self._rows += [(cap, kind, len(key)) for cap, kind in zip(caps, key, strict=True)]
-        table = state.table
+        begin, num = self._num_rows, len(key)
+        self._num_rows += num
+        self._begins[begin] = int(number_of(key, num))
+        known, table = state.known, state.table
+        if self._num_rows > len(known):
+            known = np.concatenate((known[:begin], np.zeros(begin + 64 + num, KNOWN)))
+        known["cap"][begin : begin + num], known["kind"][begin : begin + num] = caps, key
+        known["num"][begin : begin + num] = num
         if 2 * len(self._begins) > len(table):
             table = np.full(4 * len(table), -1, np.int64)
-            for begin, value in self._begins.items():
-                _put(table, begin, value)
+            for other, value in self._begins.items():
+                _put(table, other, value)
         else:
-            _put(table, len(self._rows) - len(key), self._begins[len(self._rows) - len(key)])
-        return state._replace(table=table, known=np.array(self._rows, KNOWN))
-
-
-def _hash(key: list[int]) -> int:
-    return int(hash_of.py_func(key, len(key)))
+            _put(table, begin, self._begins[begin])
+        return state._replace(table=table, known=known)
 
 
 def _put(table: Any, begin: int, value: int) -> None:
