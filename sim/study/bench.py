@@ -14,6 +14,7 @@ from sim.errors import Fault, InputError
 from sim.laws.collectives import bus_factor
 from sim.laws.links import TIMING_S
 from sim.laws.memory import interleaved
+from sim.laws.queueing import queueing_delay
 from sim.program.collectives import collective as collective_flow
 from sim.study.bench_copies import copy_load, tier_of, timing_s
 from sim.study.bench_flows import Load, beside, of_collective, of_route, spread, times
@@ -169,6 +170,27 @@ def streaming_share(machine: Machine, *, device: str, tier: str, streams: Sequen
     return {"bandwidth": rates[0], "share": rates[0] / sum(rates)}
 
 
+def victim_latency(machine: Machine, *, device: str, tier: str, neighbours: Sequence[Mapping[str, Any]] = ()) -> Result:
+    """Pointer chase beside neighbours that fill a port on its way: idle latency and the wait in the port's queue.
+
+    A neighbour names its `device` and `tier` (default the victim's), `cores` (default all; what they keep in flight) or
+    `outstanding` bytes, and its `write_share`. Only those that cross a channel of the victim count, at the fullest channel.
+    """
+    chase = machine.access(device, tier_of(machine, tier, device), num_cores=1)
+    waiting: dict[str, list[tuple[float, float]]] = {name: [] for name, cost in chase.uses if cost > 0.0}
+    for neighbour in neighbours:
+        other, target = str(neighbour.get("device", device)), str(neighbour.get("tier", tier))
+        write_share = float(neighbour.get("write_share", 0.0))
+        cores = int(neighbour["cores"]) if "cores" in neighbour else None
+        route = machine.access(other, tier_of(machine, target, other), write_share=write_share, num_cores=cores)
+        size = plain(neighbour["outstanding"], "bytes") if "outstanding" in neighbour else route.own_window_bytes
+        for name, cost in route.uses:
+            if name in waiting and cost > 0.0:
+                waiting[name].append((size * cost, route.idle_latency_s))
+    delays = [queueing_delay(machine.channels[name].bandwidth_per_s, rows) for name, rows in waiting.items()]
+    return {"latency": chase.idle_latency_s + max(delays, default=0.0)}
+
+
 def device_stream(machine: Machine, *, device: str, kernel: str = "triad", devices: int = 1) -> Result:
     """Streaming kernel in a GPU's own memory: copy, scale, add, triad, dot, read, write."""
     kinds = {"scale": "copy", "mul": "copy", "add": "triad", "dot": "read", "write": "init"}
@@ -247,6 +269,7 @@ BENCHMARKS: dict[str, tuple[Callable[..., Result], dict[str, str]]] = {
     "latency_ratio": (latency_ratio, {}),
     "interleave_gain": (interleave_gain, {}),
     "streaming_share": (streaming_share, {}),
+    "victim_latency": (victim_latency, {}),
     "device_stream": (device_stream, {}),
     "copy": (copy, {"size": "bytes"}),
     "collective": (collective, {"size": "bytes"}),
