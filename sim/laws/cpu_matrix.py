@@ -37,17 +37,25 @@ _AMX_FAMILIES = frozenset({"sapphire-rapids", "emerald-rapids", "granite-rapids"
 _AVX512_FAMILIES = _AMX_FAMILIES | {"skylake", "cascade-lake", "ice-lake", "zen4", "zen5"}
 
 
-def core_seconds(kernel: Kernel, part: Mapping[str, Any], num_cores: float) -> float:
-    """Core-seconds of `kernel.count` operations on `num_cores` cores of a socket: arithmetic, and waiting for each other."""
-    waits = BARRIER_S_PER_CORE * num_cores**2
-    return kernel.count * (kernel.flops * _cores(part) / socket_rate(part, (kernel,)) + waits)
+def core_seconds(kernel: Kernel, part: Mapping[str, Any]) -> float:
+    """Core-seconds of the arithmetic of `kernel.count` operations on a socket."""
+    return kernel.count * kernel.flops * _cores(part) / socket_rate(part, (kernel,))
+
+
+def barrier_seconds(kernel: Kernel, num_cores: float) -> float:
+    """Seconds that `num_cores` cores wait for each other over `kernel.count` operations."""
+    return kernel.count * BARRIER_S_PER_CORE * num_cores
 
 
 def socket_rate(part: Mapping[str, Any], kernels: Iterable[Kernel]) -> float:
     """FLOP/s of all cores of a socket in the fastest of the kernels."""
-    clock = float(part.get("clock") or 0.0) or _CLOCK_HZ
     fastest = max((flop_per_cycle(kernel, str(part.get("family", ""))) for kernel in kernels), default=GGML_FLOP.get())
-    return _cores(part) * clock * fastest
+    return _cores(part) * clock_hz(part) * fastest
+
+
+def clock_hz(part: Mapping[str, Any]) -> float:
+    """All-core clock of a CPU as its part states it."""
+    return float(part.get("clock") or 0.0) or _CLOCK_HZ
 
 
 def _cores(part: Mapping[str, Any]) -> float:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from sim.errors import Fault, InputError
 from sim.kept import Kept
-from sim.laws.cpu_matrix import core_seconds
+from sim.laws.cpu_matrix import barrier_seconds, core_seconds
 from sim.placement.plan import Placement
 from sim.program.coherence import Coherence
 from sim.program.collectives import collective
@@ -219,7 +219,9 @@ class Demands:
             sockets = self.routes.num_sockets(device) if op.is_spread else 1
             cores = op.num_cores or self._cores_share(device) * sockets
             flow = self.routes.cores(device, cores, self._cores_share(device), is_spread=op.is_spread)
-            return op.core_s + sum(core_seconds(kernel, part, flow.rate_cap) for kernel in op.kernels), flow
+            waits_s = sum(barrier_seconds(kernel, flow.rate_cap) for kernel in op.kernels)
+            work = op.core_s + sum(core_seconds(kernel, part) for kernel in op.kernels)
+            return work, replace(flow, latency_s=flow.latency_s + waits_s)
         source = self.routes.shares(op.source, device, op.layer) if op.source else ()
         target = self.routes.shares(op.target, device, op.layer) if op.target else ()
         if op.kind == Kind.IO:

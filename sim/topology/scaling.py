@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from sim.laws.cpu_matrix import clock_hz, socket_rate
 from sim.records import Channel
 from sim.topology.machine import Device, Machine
 
@@ -45,6 +46,8 @@ def knobs(machine: Machine) -> tuple[Knob, ...]:
         first = machine.devices[members[0]]
         if peak := _peak(first):
             found.append(Knob(owner=name, quantity="compute", value=peak, devices=members))
+        elif first.kind == "cpu" and not machine.gpus():  # its clock: sockets that compute by themselves
+            found.append(Knob(owner=name, quantity="compute", value=socket_rate(first.part, ()), devices=members))
         if start := _number(first.part.get("copy_latency")):
             found.append(Knob(owner=f"{name} copy engine", quantity="latency", value=start, devices=members))
         cores = machine.channels.get(f"{first.name}.cores")
@@ -90,6 +93,8 @@ def _scaled_part(part: Mapping[str, object], knob: Knob, factor: float) -> dict[
     changed = dict(part)
     if knob.quantity == "compute":
         changed["compute"] = {name: rate * factor for name, rate in _table(part.get("compute")).items()}
+        if part.get("kind") == "cpu" and not changed["compute"]:
+            changed["clock"] = clock_hz(part) * factor
     elif knob.quantity == "cores":
         changed["cores"] = max(1, round(_number(part.get("cores")) * factor))
     elif knob.quantity == "latency":
