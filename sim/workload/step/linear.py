@@ -14,7 +14,7 @@ from sim.workload.footprint.counts import quantised_bytes
 from sim.workload.step.plan import GEMM_DTYPE, Plan
 from sim.workload.step.work import Pass, elementwise, gemm
 
-#: bytes per input and per output element of an adapted matrix, counted from PEFT's and fsdp_qlora's eager code: dropout of the
+#: bytes per input and per output element of an adapted matrix, counted in fsdp_qlora's lora.py (as PEFT): dropout of the
 #: input (5); the result is cloned (4), the adapter's output scaled (4) and added (6). Backward: dropout and the sum of both
 #: inputs' gradients (11); scaling (4)
 _ADAPTER_FORWARD, _ADAPTER_BACKWARD = (5.0, 14.0), (11.0, 4.0)
