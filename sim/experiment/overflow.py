@@ -79,6 +79,26 @@ def swap_of(job: Job, machine: Machine) -> Swap | None:
     return None
 
 
+def locked_notes(job: Job, machine: Machine) -> tuple[str, ...]:
+    """Why a job that may swap does not fit: what is page-locked is too much by itself. Nothing where paging answers."""
+    if job.placement.overflow != "swap" or not isinstance(job.workload, (Training, Inference)):
+        return ()
+    swept = [item.value for classes in _swept(job.workload) for item in classes]
+    notes = []
+    for name, need in capacity_plan(job.workload, job.placement, machine).items():
+        locked = need.peak_bytes - sum(need.by_class.get(item, 0.0) for item in swept)
+        if machine.tiers[name].kind in _PAGED_KINDS and locked > need.capacity_bytes:
+            remedy = "; offload.pin_memory: false lets gradients and weights swap too" if _is_locking(job.workload) else ""
+            notes.append(
+                f"{format_bytes(locked)} of it cannot be swapped: page-locked buffers, or in use by the system{remedy}"
+            )
+    return tuple(notes)
+
+
+def _is_locking(workload: Training | Inference) -> bool:
+    return isinstance(workload, Training) and workload.offload.pin_memory is not False
+
+
 def _swept(workload: Training | Inference) -> tuple[tuple[TensorClass, ...], tuple[TensorClass, ...]]:
     """Classes in ordinary memory that the CPU sweeps, and those that copies sweep."""
     if isinstance(workload, Training):

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from sim.config.reference import validation_errors
-from sim.experiment.overflow import Swap, cache_notes, page_cached, spill_notes, swap_of
+from sim.experiment.overflow import Swap, cache_notes, locked_notes, page_cached, spill_notes, swap_of
 from sim.experiment.preparing import loaded, on_system_memory, placed
 from sim.experiment.result import Result
 from sim.experiment.solving import Solved, solve, step_seconds, summarised
@@ -63,7 +63,8 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     step = solved.step
     summary = msgspec.structs.replace(solved.summary, tiers=_peaks(scenario, solved.summary.tiers))
     reasons = _overflows(summary.tiers)
-    reasons += zone_notes(scenario.job.workload, scenario.machine) if reasons else ()
+    if reasons:
+        reasons += (*zone_notes(scenario.job.workload, scenario.machine), *locked_notes(scenario.job, scenario.machine))
     penalty, base, fastest = _penalty(scenario, summary.step_time_s, twins) if with_penalty else (1.0, "", None)
     ends = ends_of(scenario, summary.step_time_s) if with_penalty else None
     band = band_of(scenario.job.workload, scenario.job.placement, validation_errors())
@@ -134,7 +135,8 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
     return dataclasses.replace(
         results[0], scenario=scenario, program=together.program, replay=together.replay, summary=whole, inference=None,
         fits=not reasons, reason="; ".join(reasons), offload_penalty=max(result.offload_penalty for result in results),
-        penalty_base="the slowest job", jobs=tuple(results), contention=max(result.contention for result in results),
+        penalty_base="everything in the fastest tier, of the job that loses most", jobs=tuple(results),
+        contention=max(result.contention for result in results),
         pools=together.pools, assumptions=(*results[0].assumptions, *still),
     )  # fmt: skip
 

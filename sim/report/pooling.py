@@ -52,23 +52,29 @@ def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
         labels.append(label or "jobs")
     _name_marks(left, places)
     left.set_xlabel("memory of all hosts that the pool saves (%)")
-    left.set_ylabel("mean job time / with no pool (x)")
+    left.set_ylabel(f"mean job time / that at {places[0][2]} (x)")
     what = short_path(over).rpartition(".")[2].replace("_", " ")
     right.set_xlabel(f"{what} in the pool" if "placement" in over else f"{what} of the pool")
     right.set_ylabel("slowest job beside the others / alone (x)")
-    left.set_ylim(bottom=0)
+    left.set_ylim(0, 1.12 * max(y for _, y, _ in places))
     right.set_ylim(bottom=0)
     plain(left, grid="both")
     plain(right, grid="both")
-    finding = f"{name}: the pool saves nothing"
-    if best is not None and best[0] > _LEAST_SAVED:
-        finding = (
-            f"{name}: the pool saves {best[0]:.0f} % of the hosts' memory, jobs then take {best[1]:.3g}x as long ({best[2]})"
-        )
-    titled(fig, finding, f"marks are named by {what}")
+    titled(fig, f"{name}: {_finding(places, best)}", f"marks are named by {what}")
     right.set_title("noisy neighbours", loc="left", fontsize=9, color="#555555")
     legend_below(fig, handles, labels)
     return save(fig, path)
+
+
+def _finding(places: Sequence[tuple[float, float, str]], best: tuple[float, float, str] | None) -> str:
+    """What the picture shows: the most that is saved and its price, or the price where all marks save the same."""
+    if best is None or best[0] <= _LEAST_SAVED:
+        return "the pool saves nothing"
+    if max(x for x, _, _ in places) - min(x for x, _, _ in places) <= _LEAST_SAVED:
+        slowest = max(places, key=lambda place: place[1])
+        return f"the pool saves {best[0]:.0f} % of the hosts' memory, jobs take up to {slowest[1]:.3g}x as long ({slowest[2]})"
+    label = f" ({best[2]})" if best[2] else ""
+    return f"the pool saves {best[0]:.0f} % of the hosts' memory, jobs then take {best[1]:.3g}x as long{label}"
 
 
 def _name_marks(axes: Any, places: Sequence[tuple[float, float, str]]) -> None:

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 from msgspec.structs import replace as with_fields
 
-from sim.config import load_scenario
+from sim.config import load_scenario, scenario_of
 from sim.experiment import run
 
 
@@ -97,3 +97,19 @@ def test_a_movable_expander_does_not_help_a_job_that_locks_its_pages():
     points = {str(p.parameters["expander"]): run(p, with_penalty=False) for p in load_scenario("tiers/movable-zone").expand()}
     assert [point.fits for point in points.values()] == [False, True, True]
     assert points["online as movable memory"].reason.count("ZONE_MOVABLE") == 1
+
+
+@pytest.mark.parametrize(("pinned", "fits"), [(None, False), (False, True)])
+def test_a_host_too_small_for_its_page_locked_memory_says_that_swapping_does_not_help(pinned, fits):
+    training = {
+        "model": "llama-2-13b", "sequence_length": 1024, "batch_size": 1, "framework": "deepspeed-zero",
+        "checkpointing": {"active": True}, "parallelism": {"zero_stage": 3}, "offload": {"pin_memory": pinned},
+    }  # fmt: skip
+    asked = {
+        "topology": {"base": "desktop-rtx-4090", "set": {"cpu0.memory.capacity": "64 GiB"}},
+        "workload": {"training": training},
+        "placement": {"weights": "dram", "optimizer_states": "dram", "overflow": "swap"},
+    }
+    result = run(scenario_of(asked).resolve(), with_penalty=False)
+    assert result.fits is fits
+    assert ("cannot be swapped: page-locked buffers" in result.reason) is not fits
