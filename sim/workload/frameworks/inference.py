@@ -88,8 +88,12 @@ INFERENCE_PROFILES = {
             gemm_variant="ggml", is_native=False, prefill_tokens=8192, is_cpu_backend=True, cpu_batch_tokens=0,
             handover_s=0.25e-3, fitted={"handover_s": ("ktransformers",)}, priors={"handover_s": 0.1e-3},
         ),
-        InferenceProfile(name="vllm", source="vLLM: prompts in chunks of 8192 tokens (max_num_batched_tokens), CUDA graphs",
-                         prefill_tokens=8192, is_fused_join=True),
+        InferenceProfile(
+            name="vllm",
+            source="vLLM: prompts in chunks of 8192 tokens (max_num_batched_tokens), CUDA graphs; weights on the host "
+            "(cpu_offload_gb) are copied on the stream that computes (models/utils.py, pull request 6496)",
+            prefetch_layers=0, prefill_tokens=8192, is_fused_join=True,
+        ),
         InferenceProfile(name="deepspeed-zero-inference", source=f"ZeRO-Inference; {_DEEPSPEED}", copy_share=0.83),
         InferenceProfile(
             name="deepspeed-zero-inference-gds", source=f"ZeRO-Inference with GPUDirect Storage; {_DEEPSPEED}", copy_share=0.83,
