@@ -142,7 +142,7 @@ def _read_rate(draft: Draft, layout: Layout, base: str, num: int, grid: Grid) ->
     if local:
         total = sum(figure.value for figure in local) / num
         return draft.measured(gb_per_s(total), local, "reads of a socket")
-    whole = draft.of("system_bandwidth", write_share=0.0) or draft.of("loaded_latency")
+    whole = draft.of("system_bandwidth", write_share=0.0) or draft.of("loaded_latency", write_share=0.0)
     if whole:
         rate = max(
             figure.value if figure.quantity != "loaded_latency" else float(figure.at["bandwidth_bytes_per_s"])
@@ -186,7 +186,7 @@ def _write_cost(draft: Draft) -> Any:
 
 def _latency(draft: Draft, layout: Layout, base: str, grid: Grid) -> dict[str, Any]:
     local = grid.local(grid.latency)
-    curve = draft.of("loaded_latency")
+    curve = draft.of("loaded_latency", write_share=0.0)
     told = [node.latency_s for node in layout.nodes if node.kind == "dram" and node.latency_s > 0]
     if local:
         idle = draft.measured(f"{sum(f.value for f in local) / len(local) * 1e9:.5g} ns", local, "idle latency")

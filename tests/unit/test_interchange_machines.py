@@ -340,6 +340,86 @@ def test_fio_reads_the_last_document_between_messages_and_refuses_failed_jobs() 
         fio.parse("fio: pid=1, err=84", "f")
 
 
+def test_equal_jobs_of_one_group_of_fio_are_one() -> None:
+    jobs = [fio_job(groupid=0) for _ in range(4)] + [fio_job(groupid=1)]
+    document = json.dumps({"fio version": "fio-3.33", "global options": {"direct": "1"}, "jobs": jobs})
+    figures = fio.parse(document, "f")
+    rates = [(f.value, f.at["operations_per_s"]) for f in figures if f.quantity == "storage_bandwidth"]
+    assert rates == [(4096000.0, 20.0), (1024000.0, 5.0)]
+    assert [f.value for f in figures if f.quantity == "storage_latency"] == pytest.approx([80e-6, 80e-6])
+
+
+FIO_REPORT = """randr: (g=0): rw=randrw, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=libaio, iodepth=32
+...
+fio-3.28
+Starting 2 processes
+
+randr: (groupid=0, jobs=2): err= 0: pid=1: Sat Jan  1 00:00:00 2022
+  read: IOPS=12.3k, BW=48.0MiB/s (50.3MB/s)(2880MiB/60001msec)
+    slat (nsec): min=1, max=2, avg=3.0, stdev=1
+    clat (usec): min=10, max=20, avg=15.5, stdev=1
+     lat (usec): min=10, max=20, avg=80.5, stdev=1
+    clat percentiles (usec):
+     |  1.00th=[   10]
+  write: IOPS=300, BW=1200KiB/s (1229kB/s)(70MiB/60001msec)
+     lat (msec): min=1, max=2, avg=1.5, stdev=1
+  lat (usec)   : 250=0.01%, 500=99.0%
+bad: (groupid=1, jobs=1): err= 5 (file:x): pid=2: Sat Jan  1 00:00:00 2022
+"""
+
+
+def test_the_report_for_people_of_fio_is_read_too() -> None:
+    assert kind_of(FIO_REPORT) == "fio"
+    figures = fio.parse(FIO_REPORT, "f")
+    told = [(f.quantity, f.at["direction"], f.value) for f in figures]
+    assert told == [
+        ("storage_bandwidth", "read", 48 * 2**20), ("storage_latency", "read", pytest.approx(80.5e-6)),
+        ("storage_bandwidth", "write", 1200 * 2**10), ("storage_latency", "write", pytest.approx(1.5e-3)),
+    ]  # fmt: skip
+    assert (figures[0].at["depth"], figures[0].at["block_bytes"], figures[0].at["operations_per_s"]) == (64.0, 4096.0, 12300.0)
+    assert (figures[0].at["pattern"], figures[0].at["is_direct"]) == ("random", 1.0)
+    old = FIO_REPORT.replace(
+        "read: IOPS=12.3k, BW=48.0MiB/s (50.3MB/s)(2880MiB/60001msec)", "read : io=10240KB, bw=640KB/s, iops=160"
+    )
+    assert fio.parse(old, "f")[0].value == 640 * 1024
+
+
+def test_mlc_tells_the_traffic_and_the_node_of_its_command_line() -> None:
+    head = "Intel(R) Memory Latency Checker - v3.11\nCommand line parameters: {}\n\n"
+    idle = head.format("--idle_latency -j2") + "Each iteration took 257.1 base frequency clocks (  298.9 ns)\n"
+    (figure,) = mlc.parse(idle, "m")
+    assert (figure.at, figure.value) == ({"from_node": 0.0, "to_node": 2.0}, pytest.approx(298.9e-9))
+    curve = "Measuring Loaded Latencies for the system\n==========\n 00000\t200.00\t 199000.0\n"
+    for options, share in (("--loaded_latency", 0.0), ("--loaded_latency -W5", 0.5), ("--loaded_latency -W2 -T", 1 / 3)):
+        assert mlc.parse(head.format(options) + curve, "m")[0].at["write_share"] == share
+
+
+@pytest.mark.parametrize("prefix", ["0: ", " 3: "])
+def test_nccl_rows_behind_the_labels_of_srun(prefix: str) -> None:
+    figures = nccl_tests.parse("\n".join(prefix + line for line in NCCL.splitlines()), "x")
+    assert sum(f.quantity == "collective" for f in figures) == 2
+
+
+def test_copies_of_a_range_and_of_older_tools() -> None:
+    table = (
+        " Host to Device Bandwidth, 1 Device(s)\n PINNED Memory Transfers\n   Transfer Size (Bytes)\tBandwidth(MB/s)\n"
+        "   1024\t\t\t400.5\n   33554432\t\t\t12000.0\n\n Device to Host Bandwidth, 1 Device(s)\n PAGEABLE Memory Transfers\n"
+        "   Transfer Size (Bytes)\tBandwidth(GB/s)\n   33554432\t\t\t6.5\n"
+    )
+    told = [(f.at["direction"], f.at["size_bytes"], f.at["is_pinned"], f.value) for f in copies.parse(table, "c")]
+    assert told == [("h2d", 1024, 1, 400.5e6), ("h2d", 33554432, 1, 12e9), ("d2h", 33554432, 0, 6.5e9)]
+    line = "bandwidthTest-H2D-Pinned, Bandwidth = 12446.5 MB/s, Time = 0.00257 s, Size = 33554432 bytes, NumDevsUsed = 1"
+    assert copies.parse(line, "c")[0].value == 12446.5e6
+    rocm = (
+        "RocmBandwidthTest Version: 1.0.0\n  Device: 0,  CPU X\n  Device: 1,  Vega 20,  44:0.0\n\n"
+        "          Unidirectional peak bandwidth GB/s\n\n          D/D       0           1\n\n"
+        "          0         N/A         12.5\n          1         13.5        800.0\n"
+    )
+    assert {f.at["direction"]: f.value for f in copies.parse(rocm, "c") if f.quantity == "copy"} == {
+        "h2d": 12.5e9, "d2h": 13.5e9, "d2d": 800e9,
+    }  # fmt: skip
+
+
 def test_copies_of_four_tools() -> None:
     def seen(text: str) -> list[tuple[object, object, float]]:
         return [(f.at["direction"], f.at["device"], f.value) for f in copies.parse(text, "c") if f.quantity == "copy"]

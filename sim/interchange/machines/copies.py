@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from sim.interchange.machines.figures import Figure
 
 _CUDA = re.compile(
-    r"(?m)^bandwidthTest-(H2D|D2H|D2D)-?(Pinned|Paged|Pageable)?, Bandwidth = ([0-9.]+) GB/s, "
+    r"(?m)^bandwidthTest-(H2D|D2H|D2D)-?(Pinned|Paged|Pageable)?, Bandwidth = ([0-9.]+) ([GM])B/s, "
     r"Time = [0-9.e-]+ s, Size = (\d+) bytes"
 )
 _CUDA_TABLE = re.compile(
-    r"(Host to Device|Device to Host|Device to Device) Bandwidth, \d+ Device\(s\)[\s\S]*?\n\s*(\d+)\s+([0-9.]+)"
+    r"(Host to Device|Device to Host|Device to Device) Bandwidth, \d+ Device\(s\)([\s\S]*?)\n"
+    r"((?:[ \t]*\d+[ \t]+[0-9.]+[ \t]*\r?\n?)+)"
 )
 _CUDA_DEVICE = re.compile(r"(?m)^\s*Device (\d+): (.+?)\s*$")
 _SUPERBENCH = re.compile(
@@ -56,12 +57,16 @@ def _names(text: str, file: str) -> Iterator[Figure]:
 def _cuda(text: str, file: str) -> Iterator[Figure]:
     for match in _CUDA.finditer(text):
         is_pinned = float(match[2] in (None, "Pinned"))
-        yield _copy(float(match[3]) * 1e9, file, match[1].lower(), is_pinned=is_pinned, size_bytes=float(match[4]))
+        rate = float(match[3]) * (1e9 if match[4] == "G" else 1e6)
+        yield _copy(rate, file, match[1].lower(), is_pinned=is_pinned, size_bytes=float(match[5]))
     for match in _CUDA_TABLE.finditer(text):
-        is_pinned = float("PAGEABLE" not in text)
+        is_pinned = float("PAGEABLE" not in match[2].upper())
         # the table is in GB/s of 1e9 since CUDA 10.1, before it in MB/s
-        scale = 1e9 if "Bandwidth(GB/s)" in text else 1e6
-        yield _copy(float(match[3]) * scale, file, _TABLE[match[1]], is_pinned=is_pinned, size_bytes=float(match[2]))
+        scale = 1e9 if "GB/s" in match[2] else 1e6
+        for line in match[3].splitlines():
+            if cells := line.split():
+                size = float(cells[0])
+                yield _copy(float(cells[1]) * scale, file, _TABLE[match[1]], is_pinned=is_pinned, size_bytes=size)
 
 
 def _superbench(text: str, file: str) -> Iterator[Figure]:
@@ -101,11 +106,9 @@ def _rocm_matrix(text: str, file: str) -> Iterator[Figure]:
         told = devices[number][0]
         model = integrated if integrated and told == "AMD Radeon Graphics" else told
         yield Figure(quantity="gpu_name", value=0.0, source=file, at={"device": name}, text=model)
-    for title, is_duplex in (("Unidirectional copy peak", 0.0), ("Bidirectional copy peak", 1.0)):
-        at = text.find(title)
-        if at < 0:
-            continue
-        for line in text[at:].splitlines()[3:]:
+    for title, is_duplex in (("Unidirectional", 0.0), ("Bidirectional", 1.0)):
+        found = re.search(rf"{title} (?:copy )?peak", text)
+        for line in text[found.start() :].splitlines()[3:] if found else ():
             cells = line.split()
             if not cells:
                 continue

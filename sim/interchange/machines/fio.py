@@ -1,4 +1,5 @@
-"""fio's JSON (versions 2 and 3, json+, several documents in a row, error lines around it) -> figures of storage."""
+"""fio's JSON (versions 2 and 3, json+, several documents in a row, error lines around it) and its report for people
+-> figures of storage."""
 
 from __future__ import annotations
 
@@ -8,21 +9,39 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from sim.errors import Fault, InputError
 from sim.interchange.machines.figures import Figure
 
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmg]?)i?b?$", re.I)
+#: report for people: "name: (g=0): rw=randread, bs=(R) 4096B-4096B, ..., ioengine=libaio, iodepth=32"
+_HEAD = re.compile(
+    r"(?m)^(?P<name>.{1,200}?): \(g=(?P<group>\d+)\): rw=(?P<rw>\w+), bs=(?:\(R\) )?(?P<bs>[\d.]+[KMG]?i?B?).*?"
+    r"ioengine=(?P<engine>\w+), iodepth=(?P<depth>\d+)"
+)
+_JOB = re.compile(r"(?m)^(?P<name>.{1,200}?): \(groupid=(?P<group>\d+), jobs=(?P<jobs>\d+)\): err=\s*(?P<error>\d+)")
+_SIDE = re.compile(
+    r"(?m)^\s+(?P<way>read|write)\s*: (?:IOPS=(?P<iops>[\d.]+[kM]?), BW=(?P<rate>[\d.]+[KMG]?i?B)/s"
+    r"|io=\S+, bw=(?P<old_rate>[\d.]+[KMG]?B)/s, iops=(?P<old_iops>\d+))"
+)
+_LATENCY = re.compile(r"(?m)^\s+lat \((?P<unit>nsec|usec|msec)\):.*?avg=\s*(?P<mean>[\d.]+)")
+_UNITS = {"nsec": 1e-9, "usec": 1e-6, "msec": 1e-3}
+#: engines that need direct I/O to be of use; the report does not tell `direct`
+_DIRECT_ENGINES = ("libaio", "io_uring", "io_uring_cmd", "spdk", "windowsaio")
 _SCALES = {"": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30}
 
 
 def looks_like(text: str) -> bool:
     """Whether fio signed the text, or complained in it."""
-    return '"fio version"' in text or text.startswith("fio: ")
+    return '"fio version"' in text or text.startswith("fio: ") or bool(_JOB.search(text) and _SIDE.search(text))
 
 
 def parse(text: str, file: str) -> list[Figure]:
     """Rates and latencies of jobs without error. Raises InputError when no document is whole, or every job failed."""
     document = _last_document(text)
+    if document is None and _JOB.search(text):
+        return list(_of_report(text, file))
     if document is None:
         what = "has no whole fio result"
         raise InputError(Fault(what=what, remedy="run: fio --output-format=json JOBFILE", file=file))
@@ -32,7 +51,65 @@ def parse(text: str, file: str) -> list[Figure]:
     if jobs and not good:
         what = f"every job failed (error {jobs[0].get('error')})"
         raise InputError(Fault(what=what, remedy="repeat the run", file=file))
-    return [figure for job in good for figure in _job(job, shared if isinstance(shared, dict) else {}, file)]
+    found = [(job.get("groupid"), _job(job, shared if isinstance(shared, dict) else {}, file)) for job in good]
+    return _together([(group, figure) for group, figures in found for figure in figures])
+
+
+def _together(found: list[tuple[object, Figure]]) -> list[Figure]:
+    """Jobs of one group ran side by side: equal ones (`numjobs` without group_reporting) are one, with the sum of rates."""
+    groups: dict[object, list[Figure]] = {}
+    for place, (group, figure) in enumerate(found):
+        alike = {key: value for key, value in figure.at.items() if key != "operations_per_s"}
+        key = (place,) if group is None else (group, figure.quantity, figure.source, *sorted(alike.items()))
+        groups.setdefault(key, []).append(figure)
+    joined = []
+    for figures in groups.values():
+        first, values = figures[0], [figure.value for figure in figures]
+        if first.quantity == "storage_latency":
+            joined.append(msgspec.structs.replace(first, value=sum(values) / len(values)))
+        else:
+            operations = sum(float(figure.at["operations_per_s"]) for figure in figures)
+            at = {**first.at, "operations_per_s": operations}
+            joined.append(msgspec.structs.replace(first, value=sum(values), at=at))
+    return joined
+
+
+def _of_report(text: str, file: str) -> Iterator[Figure]:
+    """fio's report for people. Jobs that failed are left out."""
+    heads = {match["name"].strip(): match for match in _HEAD.finditer(text)}
+    starts = list(_JOB.finditer(text))
+    for index, job in enumerate(starts):
+        head = heads.get(job["name"].strip())
+        if int(job["error"]) or head is None:
+            continue
+        body = text[job.end() : starts[index + 1].start() if index + 1 < len(starts) else len(text)]
+        sides = list(_SIDE.finditer(body))
+        for place, side in enumerate(sides):
+            part = body[side.end() : sides[place + 1].start() if place + 1 < len(sides) else len(body)]
+            at: dict[str, float | str] = {
+                "direction": side["way"], "block_bytes": _size(head["bs"]), "depth": float(head["depth"]) * int(job["jobs"]),
+                "pattern": "random" if "rand" in head["rw"] else "sequential",
+                "is_direct": float(head["engine"] in _DIRECT_ENGINES),
+                "operations_per_s": _count(side["iops"] or side["old_iops"]),
+            }  # fmt: skip
+            name = f"{file}: job {job['name'].strip()[:60]}, {side['way']}"
+            rate = _rate(side["rate"]) if side["rate"] else _rate(side["old_rate"].replace("B", "iB"))  # fio 2: KB = 1024
+            yield Figure(quantity="storage_bandwidth", value=rate, source=name, at=at)
+            if latency := _LATENCY.search(part):
+                seconds = float(latency["mean"]) * _UNITS[latency["unit"]]
+                yield Figure(quantity="storage_latency", value=seconds, source=name, at=at)
+
+
+def _count(text: str) -> float:
+    return float(text.rstrip("kM")) * {"k": 1e3, "M": 1e6}.get(text[-1], 1.0)
+
+
+def _rate(text: str) -> float:
+    """ "48.0MiB" (powers of two) or "50.3MB" (powers of ten) -> bytes."""
+    match = re.match(r"([\d.]+)([KMG]?)(i?)B", text)
+    if match is None:
+        return 0.0
+    return float(match[1]) * (1024.0 if match[3] else 1000.0) ** " KMG".index(match[2] or " ")
 
 
 def _last_document(text: str) -> dict[str, Any] | None:

@@ -14,6 +14,10 @@ _MIX = re.compile(rf"^(ALL Reads|[321]:1 Reads-Writes|Stream-triad like)\s*:\s*(
 _IDLE = re.compile(rf"Each iteration took .*?\(\s*({_NUMBER})\s*ns\)")
 #: traffic -> share of writes in the bytes
 _WRITE_SHARES = {"ALL Reads": 0.0, "3:1 Reads-Writes": 0.25, "2:1 Reads-Writes": 1 / 3, "1:1 Reads-Writes": 0.5}
+#: codes of -W -> share of writes: what `--loaded_latency` injects, as MLC's help lists them
+_CODES = {2: 1 / 3, 3: 0.25, 5: 0.5, 6: 1.0, 7: 1 / 3, 8: 0.5, 9: 0.25, 10: 1 / 3, 11: 0.25, 12: 0.2}
+_TRAFFIC = re.compile(r"(?:^|\s)-W\s?(\d+)\b")
+_TARGET = re.compile(r"(?:^|\s)(?:-j\s?|--membind[= ]|-m\s?)(\d+)\b")
 #: a load that hits a cache is no memory latency: a test on a small buffer
 _LEAST_LATENCY_NS = 20.0
 
@@ -29,9 +33,13 @@ def parse(text: str, file: str) -> list[Figure]:
 
 
 def _figures(text: str, file: str) -> Iterator[Figure]:
-    section = ""
+    section, write_share, target = "", 0.0, 0.0
     for raw in text.splitlines():
         line = re.sub(r"^\[[^\]]*\]<std\w+>:", "", raw)
+        if "mlc" in line or line.startswith("Command line parameters"):
+            code = _TRAFFIC.search(line)
+            write_share = _CODES.get(int(code[1]), 0.0) if code else 0.0
+            target = float(node[1]) if (node := _TARGET.search(line)) else target if line.startswith("Command") else 0.0
         if "idle latencies" in line:
             section = "memory_latency"
         elif "Bandwidths between nodes" in line:
@@ -46,10 +54,10 @@ def _figures(text: str, file: str) -> Iterator[Figure]:
                 yield Figure(quantity="system_bandwidth", value=float(match[2]) * 1e6, source=f"{file}: {match[1]}", at=at)
         elif match := _IDLE.search(line):
             if float(match[1]) >= _LEAST_LATENCY_NS:
-                at = {"from_node": 0.0, "to_node": 0.0}
+                at = {"from_node": 0.0, "to_node": target}
                 yield Figure(quantity="memory_latency", value=float(match[1]) * 1e-9, source=f"{file}: idle latency", at=at)
         elif section == "loaded_latency" and (match := _CURVE.match(line)):
-            at = {"bandwidth_bytes_per_s": float(match[3]) * 1e6, "write_share": 0.0}
+            at = {"bandwidth_bytes_per_s": float(match[3]) * 1e6, "write_share": write_share}
             yield Figure(quantity=section, value=float(match[2]) * 1e-9, source=f"{file}: delay {match[1]}", at=at)
         elif section in ("memory_latency", "memory_bandwidth") and (match := _ROW.match(line)):
             scale = 1e-9 if section == "memory_latency" else 1e6

@@ -9,7 +9,8 @@ from typing import Any
 
 from sim.interchange.machines.figures import Figure
 
-_TAG = re.compile(r"^\[\d+,\d+\]<std\w+>:")
+#: `mpirun --tag-output`, `srun --label`
+_TAG = re.compile(r"^(?:\[\d+,\d+\]<std\w+>:|\s*\d+: )")
 _RANK = re.compile(r"^#\s+Rank\s+(\d+).*?\bon\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]*\]\s*(.*)$")
 _NAMES = (
     ("all_reduce", "all_reduce"), ("reduce_scatter", "reduce_scatter"), ("all_gather", "all_gather"),
