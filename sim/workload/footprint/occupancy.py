@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sim.records import Residency, Step, StepOperation
+from sim.records import Residency, Step, StepOperation, TensorClass
 from sim.workload.footprint.counts import stage_layers
 from sim.workload.footprint.homes import Homes, effective_homes
 from sim.workload.footprint.ledger import STEP_MOMENTS, Term
@@ -98,7 +98,8 @@ def _lanes(operations: Sequence[StepOperation]) -> dict[str, _Lane]:
     for index, operation in enumerate(operations):
         name, _, role = operation.stream.rpartition(".")
         lane = lanes.setdefault(name, _Lane())
-        if operation.phase == "update" and role in ("compute", "cpu", "h2d", "storage"):
+        is_copied = operation.tensor_class is TensorClass.GRADIENTS  # they may still leave while the update goes on
+        if operation.phase == "update" and role in ("compute", "cpu", "h2d", "storage") and not is_copied:
             lane.update.append(index)
         if role != "compute" or operation.phase not in ("forward", "backward", "update") or operation.collective:
             continue

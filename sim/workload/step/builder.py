@@ -14,7 +14,7 @@ from sim.workload.step.work import Pass
 _CATEGORY: dict[str, Category] = {
     "compute": "compute", "h2d": "transfer", "d2h": "transfer", "collective": "collective", "p2p": "collective",
     "cpu": "cpu_optimizer", "storage": "storage", "loader": "data", "reader": "data", "input": "data", "saver": "storage",
-    "late_cpu": "cpu_optimizer", "late_h2d": "transfer", "late_storage": "storage",
+    "late_cpu": "cpu_optimizer", "late_h2d": "transfer", "late_d2h": "transfer", "late_storage": "storage",
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ class Gradients:
         states = self.plan.home(TensorClass.OPTIMIZER_STATES)
         is_away = self.plan.home(TensorClass.GRADIENTS) != "gpu"
         #: gradients leave in the backward pass; those that stay on the GPU too are copied there only where nobody waits for it
+        self.is_cast = states != "gpu"  # the host's update wants fp32
         by_host = states != "gpu" and not self.plan.training.optimizer.swap_through_gpu
         self.is_offloaded = is_away or (by_host and self.is_overlapped)
         self.is_held = self.is_offloaded and profile.holds_gradient_copy and self.plan.zero_stage == 3
@@ -192,7 +193,7 @@ class Gradients:
             lane.name, "d2h", Kind.TRANSFER, "store gradients", after=after, source="gpu", target=self.target, size_bytes=size,
             **fields,
         )  # fmt: skip
-        if is_blocking:
+        if is_blocking and self.is_cast:
             copied = self._cast(lane, share, copied, mark)
         if is_blocking or (self.is_inline and not self.is_overlapped):
             lane.pending.append(copied)

@@ -46,6 +46,8 @@ class Update:
         plan = self.plan
         after = [*self.gradients.ready.get(lane.name, {}).values(), lane.last]
         if plan.home(TensorClass.OPTIMIZER_STATES) == "gpu":
+            if plan.home(TensorClass.GRADIENTS) != "gpu":
+                after = [self._gradients_back(lane, after)]
             done = [self._on_gpu(lane, self.elements(lane), after)]
         else:
             done = self._on_host(lane, self.elements(lane), [] if self.late else after)
@@ -134,14 +136,23 @@ class Update:
     def _update_traffic(self) -> tuple[float, float]:
         """Bytes that the CPU optimizer moves per parameter, and bytes of temporaries that it maps anew."""
         plan, profile = self.plan, self.plan.profile
-        less = 2.0 * (_ADAMW_STATE_BYTES - plan.state_bytes)  # states that another optimizer does not read and write
+        scale = plan.weight_bytes / 4.0 if plan.scheme == "pure" else 1.0
+        less = 2.0 * scale * (_ADAMW_STATE_BYTES - plan.state_bytes)  # states that another optimizer does not read and write
         if self._is_fused:
             return profile.fused_update_bytes_per_element - less, 0.0
         if not profile.is_updated_by_torch:
             return profile.update_bytes_per_element - less, 0.0
         kernel = IMPLEMENTATIONS["simd" if plan.training.optimizer.implementation == "fused" else "torch"]
-        scale = plan.weight_bytes / 4.0 if plan.scheme == "pure" else 1.0
         return kernel.size_bytes * scale, kernel.temporary_bytes * scale
+
+    def _gradients_back(self, lane: Lane, after: list[str]) -> str:
+        """Offloaded gradients for an update on the GPU."""
+        plan = self.plan
+        return self.builder.add(
+            lane.name, "h2d", Kind.TRANSFER, "fetch gradients", after=after, source="home:gradients", target="gpu",
+            phase="update", size_bytes=self.elements(lane) * plan.kept_bytes, tensor_class=TensorClass.GRADIENTS,
+            is_pinned=self.gradients.is_pinned, rate_share=plan.profile.copy_share,
+        )  # fmt: skip
 
     def _gradients_out(self, lane: Lane, elements: float, after: list[str]) -> str:
         """Gradients that stayed on the GPU to where the CPU updates with them."""
