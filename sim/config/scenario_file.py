@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sim.config.inference_jobs import settled
 from sim.config.job_faults import job_faults
 from sim.config.locate import locate
 from sim.config.measured_block import claim_from, measured_from
@@ -29,6 +28,7 @@ from sim.records import Measured
 from sim.scenario import Job, Options, Scenario
 from sim.topology.machine import Machine
 from sim.units import parse
+from sim.workload.inference import Inference
 from sim.workload.training import Training
 
 #: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
@@ -82,6 +82,8 @@ class ScenarioFile:
     measured: tuple[Measured, ...] = ()
     claim: Mapping[str, object] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
+    #: the scenario as written, resolved once when the file is read
+    _whole: list[Scenario] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def plan(self) -> Sweep | None:
@@ -105,6 +107,8 @@ class ScenarioFile:
 
         Raises InputError with every fault of the point.
         """
+        if not overlay and not parameters and self._whole:
+            return self._whole[0]
         document = _overlaid(self.document, overlay or {})
         faults = FaultList()
         machine: Machine | None = None
@@ -118,11 +122,14 @@ class ScenarioFile:
             if "options" in document.data:
                 options = validate(Options, document.data["options"], document, ("options",))
         if machine is not None:
-            jobs = tuple(settled(job, machine) for job in jobs)
+            if any(isinstance(job.workload, Inference) for job in jobs):
+                from sim.config.inference_jobs import settled
+
+                jobs = tuple(settled(job, machine) for job in jobs)
             faults += job_faults(machine, jobs, document)
         faults.stop()
         assert machine is not None
-        return Scenario(
+        scenario = Scenario(
             name=self.name,
             machine=machine,
             jobs=jobs,
@@ -133,6 +140,9 @@ class ScenarioFile:
             question=self.question,
             assumptions=self.assumptions,
         )
+        if not overlay and not parameters:
+            self._whole.append(scenario)
+        return scenario
 
     @contextmanager
     def places_faults(self) -> Iterator[None]:
