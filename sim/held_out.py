@@ -6,8 +6,9 @@ process and chosen before anything is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import NamedTuple, Protocol, TypeVar
 
 _names: frozenset[str] = frozenset()
 
@@ -34,3 +35,23 @@ class Fitted(NamedTuple):
     def get(self) -> float:
         """The value, or what stands in for it while its tables are held out."""
         return self.prior if is_held_out(self.fitted_on) else self.value
+
+
+class _Profile(Protocol):
+    """A dataclass whose fields may be fitted: field -> tables, and field -> what one would assume without them."""
+
+    @property
+    def fitted(self) -> Mapping[str, tuple[str, ...]]: ...
+
+    @property
+    def priors(self) -> Mapping[str, float]: ...
+
+
+ProfileKind = TypeVar("ProfileKind", bound=_Profile)
+
+
+def as_unseen(profile: ProfileKind) -> ProfileKind:
+    """The profile with its priors, or its class's defaults, in place of what was fitted on held-out tables."""
+    held = [item for item in fields(profile) if is_held_out(profile.fitted.get(item.name, ()))]  # type: ignore[arg-type]
+    stand_ins = {item.name: profile.priors.get(item.name, item.default) for item in held}
+    return replace(profile, **stand_ins) if stand_ins else profile  # type: ignore[type-var]

@@ -70,11 +70,11 @@ def expanded(document: Document) -> Document:
 
 
 def _range(name: str, document: Document, path: NodePath) -> list[str]:
-    match = _RANGE.fullmatch(name)
-    if match and not numbered(name):
+    match, names = _RANGE.fullmatch(name), numbered(name)
+    if match and not names:
         what = f"the range {name!r} names {int(match['last']) - int(match['first']) + 1} devices"
         raise InputError(document.fault(path, what, f"from the lower to the higher, at most {_MOST_DEVICES}"))
-    return numbered(name)
+    return names
 
 
 def numbered(name: str) -> list[str]:

@@ -28,7 +28,9 @@ from sim.records import TensorClass
 from sim.units import parse
 
 #: keys of an entry that are not tier names
-_ENTRY_KEYS = ("policy", "shares", "weights", "layers", "options", "shared", "skew", "granule", "hint")
+_UNEVEN_KEYS = ("skew", "granule", "hint")
+_POLICY_KEYS = ("policy", "options", "layers", "shared", *_UNEVEN_KEYS)
+_ENTRY_KEYS = (*_POLICY_KEYS, "shares", "weights")
 #: which items of an unevenly accessed class its fastest tier holds; the first is the default
 HINTS = ("none", "right", "wrong")
 #: beyond this exponent a handful of items takes everything
@@ -165,9 +167,7 @@ def _entry(tensor_class: TensorClass, raw: object, document: Document, path: Nod
         options = _options(options, str(policy), document, (*path, "options"))
     except InputError as error:
         faults += error.faults
-    if policy in POLICIES and (
-        given := [key for key in raw if key not in ("policy", "options", "layers", "shared", "skew", "granule", "hint")]
-    ):
+    if policy in POLICIES and (given := [key for key in raw if key not in _POLICY_KEYS]):
         remedy = "leave one of the two out; options.tiers names the tiers it may use"
         faults.append(document.fault((*path, given[0]), f"{policy} decides the shares itself", remedy))
     shared = 0.0
@@ -194,7 +194,7 @@ def _entry(tensor_class: TensorClass, raw: object, document: Document, path: Nod
 
 def _uneven(raw: Mapping[str, object], policy: str, document: Document, path: NodePath) -> dict[str, Any]:
     """`skew`, `granule` and `hint` of an entry as fields of it."""
-    given = [key for key in ("skew", "granule", "hint") if key in raw]
+    given = [key for key in _UNEVEN_KEYS if key in raw]
     if not given:
         return {}
     faults: list[Fault] = []

@@ -175,10 +175,7 @@ def _moved(
     coldest = min(here, key=lambda name: (heat.get(name, 0.0), name.value))
     held = full.by_class[coldest.value]
     size = min(excess, held, target.free_bytes)
-    shares: dict[str, float] = {}
-    for tier, share in homes[coldest].items():
-        for name, part in machine.members(tier, gpu).items():
-            shares[name] = shares.get(name, 0.0) + share * part
+    shares = machine.tier_shares(homes[coldest], gpu)
     part = here[coldest] * size / held
     shares[full.tier] -= part
     shares[target.name] = shares.get(target.name, 0.0) + part

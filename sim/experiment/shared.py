@@ -43,11 +43,7 @@ def _view(machine: Machine, job: Job) -> Machine:
 def _shares(machine: Machine, job: Job, entry: Entry) -> dict[str, float]:
     """Shares of an entry by the name of the tier."""
     view = _view(machine, job)
-    found: dict[str, float] = {}
-    for tier, share in entry.shares.items():
-        for name, part in view.members(tier, view.seats()[0]).items():
-            found[name] = found.get(name, 0.0) + share * part
-    return found
+    return view.tier_shares(entry.shares, view.seats()[0])
 
 
 def _sharers(scenario: Scenario, tensor_class: TensorClass, tier: str) -> list[Job]:

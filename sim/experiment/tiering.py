@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 
 from sim.experiment.preparing import lowered, step_of
 from sim.experiment.solving import summarised
-from sim.placement.access_counters import NAME as ACCESS_COUNTER
-from sim.placement.access_counters import counted_views
 from sim.placement.capacity import capacity_plan
 from sim.placement.demand import demands, planned
 from sim.placement.heat import groups_of
@@ -22,7 +20,7 @@ from sim.placement.hot_cold import option
 from sim.placement.plan import Placement
 from sim.placement.policies import Migration, Observation, Pages
 from sim.placement.registry import MOVING, policy
-from sim.placement.resolve import tier_views
+from sim.placement.resolve import seen_by
 from sim.program.merge import Part, merge, of_job
 from sim.records import Kind, Operation, Program, Replay, Step, Stream, Struct, TensorClass
 from sim.scenario import Job, Scenario
@@ -118,8 +116,7 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
             pages: {tier: part * sizes[pages[0]].size_bytes for tier, part in parts.items()} for pages, parts in lying.items()
         }
         touches = {pages: sizes[pages[0]].touched_bytes_per_step * share for pages, (_, share) in heat.items()}
-        is_counted = name == ACCESS_COUNTER
-        views = counted_views(machine, device, taken) if is_counted else tier_views(machine, device, options, taken)
+        views = seen_by(name, machine, device, options, taken)
         history.append(_row(step_s, moved, resident, touches, views[0].name))
         if len(history) >= option(options, "steps"):
             return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))
@@ -198,11 +195,7 @@ def _row(
 
 
 def _bytes(placement: Placement, name: TensorClass, size: float, machine: Machine, device: str) -> dict[str, float]:
-    parts: dict[str, float] = {}
-    for tier, share in placement.shares(name).items():
-        for name_of_tier, part in machine.members(tier, device).items():
-            parts[name_of_tier] = parts.get(name_of_tier, 0.0) + share * part * size
-    return parts
+    return {tier: share * size for tier, share in machine.tier_shares(placement.shares(name), device).items()}
 
 
 def _all_bytes(placement: Placement, sizes: Mapping[TensorClass, float], machine: Machine, device: str) -> dict[str, float]:

@@ -42,8 +42,7 @@ def resolve(
     taken = dict(reserved) if reserved is not None else _explicit_bytes(placement, machine, demands, device)
     done: dict[int, Entry] = {}
     for name, options, indices in _together(placement.entries):
-        is_counted = name == ACCESS_COUNTER
-        views = counted_views(machine, device, taken) if is_counted else tier_views(machine, device, options, taken)
+        views = seen_by(name, machine, device, options, taken)
         wanted = [demands.get(placement.entries[i].tensor_class) for i in indices]
         asked = [demand for demand in wanted if demand is not None and demand.size_bytes > 0]
         shares = policy(name).place(asked, views, options)
@@ -103,6 +102,15 @@ def _candidates(machine: Machine, device: str, options: Mapping[str, object], ho
     return names
 
 
+def seen_by(
+    policy_name: str, machine: Machine, device: str, options: Mapping[str, object], taken: Mapping[str, float]
+) -> list[TierView]:
+    """The tiers among which a policy decides, the fastest first."""
+    if policy_name == ACCESS_COUNTER:
+        return counted_views(machine, device, taken)
+    return tier_views(machine, device, options, taken)
+
+
 def _explicit_bytes(
     placement: Placement, machine: Machine, demands: Mapping[TensorClass, Demand], device: str
 ) -> dict[str, float]:
@@ -110,9 +118,8 @@ def _explicit_bytes(
     for entry in placement.entries:
         demand = demands.get(entry.tensor_class)
         if entry.policy in EXPLICIT and demand is not None and entry.layers is None:
-            for tier, share in entry.shares.items():
-                for name, part in machine.members(tier, device).items():
-                    taken[name] = taken.get(name, 0.0) + share * part * demand.size_bytes
+            for name, share in machine.tier_shares(entry.shares, device).items():
+                taken[name] = taken.get(name, 0.0) + share * demand.size_bytes
     return taken
 
 

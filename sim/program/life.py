@@ -19,14 +19,13 @@ def lived(program: Program, num_steps: int, grown: Collection[str]) -> Program:
     Tensor classes in `grown` appear when the first update is about to begin instead of at the start of the job, as states
     do that a framework makes lazily; all leave after the last step.
     """
-    first = _firsts(program)
-    lasts = [op.id for op in _lasts(program)]
+    first, last = _firsts(program), lasts(program)
     operations, markers = list[Operation](), list[Operation]()
-    lengths = {name: op.sequence + 1 for name, op in ((op.stream, op) for op in _lasts(program))}
+    lengths = {op.stream: op.sequence + 1 for op in last}
     for step in range(num_steps):
         begin: tuple[str, ...] = ()
         if step:
-            mark, ends = f"{_STEPS}.{step}", tuple(_named(name, step - 1) for name in lasts)
+            mark, ends = f"{_STEPS}.{step}", tuple(_named(op.id, step - 1) for op in last)
             markers.append(Operation(id=mark, kind=Kind.MARKER, stream=_STEPS, sequence=step - 1, after=ends, category="idle"))
             begin = (mark,)
         for op in program.operations:
@@ -46,7 +45,7 @@ def lived(program: Program, num_steps: int, grown: Collection[str]) -> Program:
         model_flops=program.model_flops * num_steps,
         num_tokens=program.num_tokens * num_steps,
     )
-    ends = tuple(_named(name, num_steps - 1) for name in lasts)
+    ends = tuple(_named(op.id, num_steps - 1) for op in last)
     return _grown(whole, program.operations, grown, ends)
 
 
@@ -61,19 +60,13 @@ def _named(name: str, step: int) -> str:
 
 
 def _firsts(program: Program) -> set[str]:
-    found: dict[str, Operation] = {}
-    for op in program.operations:
-        if op.stream not in found or op.sequence < found[op.stream].sequence:
-            found[op.stream] = op
-    return {op.id for op in found.values()}
+    backwards = sorted(program.operations, key=lambda op: -op.sequence)
+    return {op.id for op in {op.stream: op for op in backwards}.values()}
 
 
-def _lasts(program: Program) -> list[Operation]:
-    found: dict[str, Operation] = {}
-    for op in program.operations:
-        if op.stream not in found or op.sequence > found[op.stream].sequence:
-            found[op.stream] = op
-    return list(found.values())
+def lasts(program: Program) -> list[Operation]:
+    """The last operation of each stream."""
+    return list({op.stream: op for op in sorted(program.operations, key=lambda op: op.sequence)}.values())
 
 
 def _grown(program: Program, step: Sequence[Operation], grown: Collection[str], ends: tuple[str, ...]) -> Program:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from sim.errors import InputError
+from sim.program.life import lasts
 from sim.records import Allocation, Channel, ChannelTotal, Kind, Operation, Program, Replay, Stream, Tier
 
 #: between the name of a job and the name of its stream or operation
@@ -137,12 +138,8 @@ def _ends(name: str, parts: Sequence[Part]) -> tuple[str, ...]:
     for part in parts:
         if part.name == name:
             clock, life, _ = _life(part, part.name + SEPARATOR)
-            found = [item.id for item in (*clock, *life)] + [part.name + SEPARATOR + item.id for item in _lasts(part.program)]
+            found = [item.id for item in (*clock, *life)] + [part.name + SEPARATOR + item.id for item in lasts(part.program)]
     return tuple(found)
-
-
-def _lasts(program: Program) -> Iterable[Operation]:
-    return {item.stream: item for item in sorted(program.operations, key=lambda item: item.sequence)}.values()
 
 
 def _operations(part: Part, earlier: tuple[str, ...]) -> list[Operation]:
@@ -176,7 +173,7 @@ def _life(part: Part, prefix: str, earlier: tuple[str, ...] = ()) -> tuple[list[
             )
         ]  # fmt: skip
     begin = tuple(operation.id for operation in clock)
-    ends = tuple(prefix + operation.id for operation in _lasts(part.program))
+    ends = tuple(prefix + operation.id for operation in lasts(part.program))
     life = []
     for num, rows in _held(part).items():
         stream = f"{prefix}life.{num}"

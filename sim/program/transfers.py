@@ -61,11 +61,8 @@ class Routes:
             where: Mapping[str, float] = of_class(tensor_class, layer)
         else:
             where = {end: 1.0}
-        parts: dict[str, float] = {}
-        for role, share in where.items():
-            for tier, part in self.machine.members(role, device).items() if share > 0 else ():
-                parts[tier] = parts.get(tier, 0.0) + share * part
-        return tuple(parts.items())
+        held = {role: share for role, share in where.items() if share > 0}
+        return tuple(self.machine.tier_shares(held, device).items())
 
     def copy(self, source: Shares, target: Shares, device: str, *, is_pinned: bool, is_direct: bool = False) -> Flow:
         """A copy by the device's engine; interleaved ends move page by page, all tiers at once."""

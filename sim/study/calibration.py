@@ -16,7 +16,6 @@ def write_calibration(folder: Path, name: str, host: HostMeasurement, gpu: GpuMe
     The parts hold what was achieved, not datasheet peaks: the efficiency is 1 and the peak is what the best kernel
     reached, so the topology reproduces this machine and says nothing about others of its kind.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     parts = parts_of(host, gpu)
     cite = f"own measurement on {host.name}, {host.date}, {'; '.join(host.notes)}"
     sources = {"own": {"kind": "microbenchmark", "cite": cite}}
@@ -36,7 +35,7 @@ def write_calibration(folder: Path, name: str, host: HostMeasurement, gpu: GpuMe
     paths = []
     for file, data in files.items():
         path = folder / file
-        path.write_text(f"# Written by `tiersim calibrate` on {host.date}.\n" + as_yaml(data), encoding="utf-8")
+        write_whole(path, f"# Written by `tiersim calibrate` on {host.date}.\n" + as_yaml(data))
         paths.append(path)
     return paths
 

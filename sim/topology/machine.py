@@ -117,6 +117,14 @@ class Machine:
         rates = {name: self.channels[self.media[name].channel].bandwidth_per_s for name in names}
         return {name: rate / sum(rates.values()) for name, rate in rates.items()}
 
+    def tier_shares(self, shares: Mapping[str, float], device: str) -> dict[str, float]:
+        """Shares by role or tier name as shares by tier name, as seen from `device`."""
+        found: dict[str, float] = {}
+        for role, share in shares.items():
+            for name, part in self.members(role, device).items():
+                found[name] = found.get(name, 0.0) + share * part
+        return found
+
     # ---- how bytes move
 
     def route(

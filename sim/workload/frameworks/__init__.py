@@ -8,12 +8,12 @@ like; it never sets a constant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal
 
 from sim.errors import Fault, InputError
-from sim.held_out import is_held_out
+from sim.held_out import as_unseen
 
 #: traffic to quantise one GEMM input element: read 2 bytes, write the row-wise and the transposed copy (and scales)
 _CAST_BYTES = {"fp8": 4.0, "mxfp8": 8.5, "nvfp4": 3.1}
@@ -322,8 +322,5 @@ def remedy(name: str) -> str:
 def profile(name: str) -> Profile:
     """The profile of that name, with a plain framework's values for what is held out; InputError with a suggestion."""
     if name in PROFILES:
-        found = PROFILES[name]
-        held_out = [item for item in fields(Profile) if is_held_out(found.fitted.get(item.name, ()))]
-        stand_ins = {item.name: found.priors.get(item.name, item.default) for item in held_out}
-        return replace(found, **stand_ins) if stand_ins else found  # type: ignore[arg-type]
+        return as_unseen(PROFILES[name])
     raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy(name), path="workload.training.framework"))

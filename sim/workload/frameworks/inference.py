@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from sim.errors import Fault, InputError
-from sim.held_out import is_held_out
+from sim.held_out import as_unseen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,20 @@ _EAGER = (
 _EAGER_PRIOR_S = 0.5e-3
 #: of rows joined by the host, without measurements: seven matrices a layer, a copy of 10 us for each
 _JOIN_PRIOR_S = 0.07e-3
+_LLAMA_CPP = InferenceProfile(
+    name="llama.cpp",
+    source="llama.cpp, CUDA and Metal back ends: no number format of the GPU is used directly, prompts in passes of "
+    "512 tokens (n_ubatch); a layer split by rows (tensor_parallel) is joined by the host: fit over 27 cells of 2 to 6 "
+    "GPUs, GPU-Benchmarks-on-LLM-Inference at 00dd2bd",
+    gemm_variant="ggml",
+    is_native=False,
+    prefill_tokens=512,
+    split_layer_s=0.14e-3,
+    is_cpu_backend=True,
+    handover_s=0.1e-3,
+    fitted={"split_layer_s": ("gpu-benchmarks-llm",)},
+    priors={"split_layer_s": _JOIN_PRIOR_S},
+)
 INFERENCE_PROFILES = {
     profile.name: profile
     for profile in (
@@ -63,22 +77,13 @@ INFERENCE_PROFILES = {
         ),
         InferenceProfile(name="transformers", source=f"Hugging Face Transformers, eager; {_EAGER}", dispatch_layer_s=0.9e-3,
                          fitted={"dispatch_layer_s": ("litgpt-607",)}, priors={"dispatch_layer_s": _EAGER_PRIOR_S}),
-        InferenceProfile(
-            name="llama.cpp",
-            source="llama.cpp, CUDA and Metal back ends: no number format of the GPU is used directly, prompts in passes of "
-            "512 tokens (n_ubatch); a layer split by rows (tensor_parallel) is joined by the host: fit over 27 cells of 2 to 6 "
-            "GPUs, GPU-Benchmarks-on-LLM-Inference at 00dd2bd",
-            gemm_variant="ggml", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
-            is_cpu_backend=True, handover_s=0.1e-3,
-            fitted={"split_layer_s": ("gpu-benchmarks-llm",)}, priors={"split_layer_s": _JOIN_PRIOR_S},
-        ),
-        InferenceProfile(
+        _LLAMA_CPP,
+        replace(
+            _LLAMA_CPP,
             name="llama.cpp-2025",
             source="llama.cpp of 2025: CUDA and HIP back ends capture a pass as one graph and fuse its small kernels (pull "
             "request 6766, on by default); all else as llama.cpp",
-            gemm_variant="ggml-graph", is_native=False, prefill_tokens=512, split_layer_s=0.14e-3,
-            is_cpu_backend=True, handover_s=0.1e-3,
-            fitted={"split_layer_s": ("gpu-benchmarks-llm",)}, priors={"split_layer_s": _JOIN_PRIOR_S},
+            gemm_variant="ggml-graph",
         ),
         InferenceProfile(
             name="ktransformers",
@@ -120,13 +125,7 @@ INFERENCE_PROFILES = {
 def inference_profile(name: str) -> InferenceProfile:
     """The profile of that name, with plain values for what is held out; InputError with a suggestion otherwise."""
     if name in INFERENCE_PROFILES:
-        found = INFERENCE_PROFILES[name]
-        stand_ins = {
-            item.name: found.priors.get(item.name, item.default)
-            for item in fields(found)
-            if is_held_out(found.fitted.get(item.name, ()))
-        }
-        return replace(found, **stand_ins) if stand_ins else found  # type: ignore[arg-type]
+        return as_unseen(INFERENCE_PROFILES[name])
     raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy(name), path="workload.inference.framework"))
 
 

@@ -14,7 +14,7 @@ from sim.workload.consistency import faults_of
 from sim.workload.footprint.behaviour import behaviour
 from sim.workload.footprint.counts import RankParameters, adapter_targets, chunk_layers, is_moe_layer, rank_parameters
 from sim.workload.footprint.states import optimizer_bytes
-from sim.workload.frameworks import GRAPH_LAUNCH_S, Profile
+from sim.workload.frameworks import GRAPH_LAUNCH_S, Graphs, Profile
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import ParameterCount
 from sim.workload.training import Training
@@ -156,16 +156,19 @@ class Plan:
         return min(1.0, kept / max(1.0, self.rank_parameters(0).total / shards))
 
     @property
+    def cuda_graphs(self) -> Graphs:
+        """What is launched as CUDA graphs."""
+        return self.training.cuda_graphs or self.profile.cuda_graphs
+
+    @property
     def dispatch_s(self) -> float:
         """CPU time to launch a kernel of what a CUDA graph may hold."""
-        graphs = self.training.cuda_graphs or self.profile.cuda_graphs
-        return self.profile.dispatch_s_per_kernel if graphs == "none" else GRAPH_LAUNCH_S
+        return self.profile.dispatch_s_per_kernel if self.cuda_graphs == "none" else GRAPH_LAUNCH_S
 
     @property
     def expert_dispatch_s(self) -> float:
         """The same of what the number of routed tokens decides."""
-        graphs = self.training.cuda_graphs or self.profile.cuda_graphs
-        return GRAPH_LAUNCH_S if graphs == "whole" else self.profile.dispatch_s_per_kernel
+        return GRAPH_LAUNCH_S if self.cuda_graphs == "whole" else self.profile.dispatch_s_per_kernel
 
     @property
     def is_bound(self) -> bool:
