@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,29 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from sim.config.job_faults import job_faults
+from sim.config.jobs_block import WORKLOAD_MEANING, jobs_from
 from sim.config.locate import locate
 from sim.config.measured_block import claim_from, measured_from
 from sim.config.overlay import overlaid
-from sim.config.placement_block import placement_from
+from sim.config.short_form import on_all_gpus, written_out
 from sim.config.sweep import Assignment, Sweep, parse_sweep
 from sim.config.topology_block import machine_from_block
 from sim.config.validation import FaultList, refuse_unknown, validate
-from sim.config.workload_block import short_form, workload_from
 from sim.config.yaml_source import Document, NodePath, describe, read_yaml
 from sim.errors import Fault, InputError
-from sim.placement.plan import Placement
 from sim.records import Measured
 from sim.scenario import Job, Options, Scenario
 from sim.topology.machine import Machine
-from sim.units import parse
 from sim.workload.inference import Inference
-from sim.workload.training import Training
 
 #: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
 KEYS: Mapping[str, str] = {
     "name": "name of the results folder; default the file's name",
     "topology": "built-in name, path, or {base, add, set}: the machine",
-    "workload": "exactly one of training, inference, trace",
+    "workload": WORKLOAD_MEANING,
     "jobs": "several workloads on several hosts, in place of workload and placement",
     "training": "short form of workload.training",
     "model": "short form of workload.training.model",
@@ -50,8 +46,6 @@ KEYS: Mapping[str, str] = {
     "options": "how to replay: {level, backend, monitor_interval_s, is_folded, verify}",
     "assumptions": "list of what had to be assumed; printed with the result",
 }
-#: value of `parallelism.data` that means every GPU
-ALL = "all"
 #: keys of other kinds of file: what such a file is, and who reads it
 _OTHERS = {
     "devices": ("a topology", "name it as a scenario's topology, or look at it with `tiersim show`"),
@@ -59,9 +53,6 @@ _OTHERS = {
     "parts": ("a part catalogue", "give its parts in a topology's `parts:`"),
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_JOB_KEYS = ("name", "host", "workload", "placement", "start", "after", "steps")
-#: what the short form stands on when it says nothing else: the box and the model of the article it comes from
-_SHORT_TOPOLOGY, _SHORT_MODEL = "epyc-9554p-2x4090", "llama-2-13b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +108,7 @@ class ScenarioFile:
         with faults.collect():
             machine = machine_from_block(document.data.get("topology"), document, ("topology",))
         with faults.collect():
-            jobs = _jobs(_on_all_gpus(document, machine) if machine is not None else document)
+            jobs = jobs_from(on_all_gpus(document, machine) if machine is not None else document)
         with faults.collect():
             if "options" in document.data:
                 options = validate(Options, document.data["options"], document, ("options",))
@@ -200,7 +191,7 @@ def scenario_from(document: Document) -> ScenarioFile:
         if key in document.data and not set(document.data) & {"workload", "jobs", "training", "topology"}:
             raise InputError(document.fault((key,), f"this is {what}, a scenario is expected", remedy))
     faults = FaultList(refuse_unknown(document.data, KEYS, document, ()))
-    document, assumptions = _normalised(document, faults)
+    document, assumptions = written_out(document, faults)
     data = document.data
     name = data.get("name", Path(document.file).stem)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -250,69 +241,6 @@ def scenario_from(document: Document) -> ScenarioFile:
     return file
 
 
-def _normalised(document: Document, faults: list[Fault]) -> tuple[Document, tuple[str, ...]]:
-    """The document with its short form written out as `workload`, and what that had to assume."""
-    data = dict(document.data)
-    assumptions: list[str] = []
-    workload = short_form(data)
-    if workload is not None:
-        faults += [
-            document.fault((key,), f"both {key!r} and the short form 'training' are given", "keep one")
-            for key in ("workload", "jobs")
-            if key in data
-        ]
-        data.pop("training")
-        if isinstance(workload["training"], dict):
-            training = workload["training"]
-            if "model" not in training:
-                training["model"] = _SHORT_MODEL
-                assumptions.append(f"no model is given: {_SHORT_MODEL}")
-            if "topology" not in data:
-                data["topology"] = _SHORT_TOPOLOGY
-                assumptions.append(f"no topology is given: {_SHORT_TOPOLOGY}")
-            if "parallelism" not in training:
-                training["parallelism"], assumption = _short_parallelism(training, data.get("placement"))
-                assumptions.append(assumption)
-        data.setdefault("workload", workload)
-    elif "model" in data:
-        faults.append(document.fault(("model",), "belongs to the short form", "write it as workload.training.model"))
-    data.pop("model", None)
-    dataset = data.pop("dataset", None)
-    block = data.get("workload")
-    if dataset is not None and isinstance(block, Mapping) and isinstance(block.get("training"), Mapping):
-        data["workload"] = {"training": {**block["training"], "dataset": dataset}}
-    positions = dict(document.positions)
-    for path, position in document.positions.items():
-        if path[:1] == ("training",):
-            positions[("workload", *path)] = position
-        elif path[:1] in (("model",), ("dataset",)):
-            positions[("workload", "training", *path)] = position
-    return dataclasses.replace(document, data=data, positions=positions), tuple(assumptions)
-
-
-def _short_parallelism(training: Mapping[str, Any], placement: object) -> tuple[dict[str, Any], str]:
-    """How the short form splits the work: over all GPUs, and as the frameworks shard when states leave the GPU."""
-    optimizer = training.get("optimizer")
-    is_offloaded = isinstance(optimizer, Mapping) and optimizer.get("offload") is True
-    stage = 3 if isinstance(placement, Mapping) and "weights" in placement else 2 if is_offloaded else 0
-    text = "no parallelism is given: data-parallel over all GPUs"
-    return {"data": ALL, "zero_stage": stage}, text + (f", ZeRO stage {stage}" if stage else "")
-
-
-def _on_all_gpus(document: Document, machine: Machine) -> Document:
-    """The document with `parallelism.data: all` turned into a number: as many ranks as the machine has GPUs for."""
-    try:
-        split = document.data["workload"]["training"]["parallelism"]
-        if split["data"] != ALL:
-            return document
-        others = math.prod(int(split.get(key, 1)) for key in ("tensor", "pipeline", "context"))
-    except (KeyError, TypeError, ValueError):
-        return document
-    num_gpus = len(machine.gpus()) * machine.num_nodes
-    number = max(1, num_gpus // max(1, others))
-    return dataclasses.replace(document, data=overlaid(document.data, {"workload.training.parallelism.data": number}))
-
-
 def _overlaid(document: Document, overlay: Mapping[str, object]) -> Document:
     """The document with the paths of `overlay` set; their faults point at the sweep's line."""
     if not overlay:
@@ -335,71 +263,3 @@ def _placed(fault: Fault, document: Document) -> Fault:
     """A fault of a pure parser, with the file and line of its path."""
     parts: NodePath = tuple(fault.path.split(".", 1)) if fault.path else ()
     return dataclasses.replace(fault, file=document.file, line=document.line(parts))
-
-
-def _jobs(document: Document) -> tuple[Job, ...]:
-    data = document.data
-    if "jobs" not in data:
-        if "workload" not in data:
-            raise InputError(document.fault((), "missing key 'workload'", f"add it: {KEYS['workload']}"))
-        return (_job(data, document, ()),)
-    faults = FaultList()
-    for key in ("workload", "placement"):
-        if key in data:
-            faults.append(document.fault((key,), f"both 'jobs' and {key!r} are given", "move it into the jobs"))
-    if not isinstance(data["jobs"], list) or not data["jobs"]:
-        what = f"expected a list of jobs, got {describe(data['jobs'])}"
-        faults.append(document.fault(("jobs",), what, "- {host, workload, placement, start}"))
-        faults.stop()
-    jobs: list[Job] = []
-    for index, raw in enumerate(data["jobs"]):
-        path = ("jobs", index)
-        with faults.collect():
-            if not isinstance(raw, Mapping):
-                raise InputError(document.fault(path, f"expected a mapping, got {describe(raw)}"))
-            faults += refuse_unknown(raw, _JOB_KEYS, document, path)
-            if "workload" not in raw:
-                raise InputError(document.fault(path, "missing key 'workload'", f"add it: {KEYS['workload']}"))
-            jobs.append(_job(raw, document, path, name=str(raw.get("name", f"job{index}"))))
-    names = [job.name for job in jobs]
-    faults += [
-        document.fault(("jobs",), f"two jobs are named {n!r}", "rename one") for n in {n for n in names if names.count(n) > 1}
-    ]
-    for index, job in enumerate(jobs):
-        if job.after and (job.after not in names[:index]):
-            what = f"no job {job.after!r} before this one"
-            known = ", ".join(names[:index]) or "none"
-            faults.append(document.fault(("jobs", index, "after"), what, f"jobs before it are {known}"))
-    faults.stop()
-    return tuple(jobs)
-
-
-def _job(raw: Mapping[str, Any], document: Document, path: NodePath, *, name: str = "") -> Job:
-    faults = FaultList()
-    workload = None
-    placement = Placement()
-    start_s = 0.0
-    with faults.collect():
-        workload = workload_from(raw["workload"], document, (*path, "workload"))
-    is_offloaded = isinstance(workload, Training) and workload.optimizer.offload
-    with faults.collect():
-        placement = placement_from(raw.get("placement"), document, (*path, "placement"), is_optimizer_offloaded=is_offloaded)
-    try:
-        start_s = parse(raw.get("start", 0), "time")
-    except ValueError as error:
-        faults.append(document.fault((*path, "start"), str(error)))
-    steps = raw.get("steps", 1)
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        what = f"expected how many steps the job runs, got {describe(steps)}"
-        faults.append(document.fault((*path, "steps"), what, "a whole number from 1 up"))
-    faults.stop()
-    assert workload is not None
-    return Job(
-        workload=workload,
-        placement=placement,
-        host=str(raw.get("host", "")),
-        start_s=start_s,
-        after=str(raw.get("after", "")),
-        steps=steps,
-        name=name,
-    )
