@@ -150,7 +150,7 @@ def _has_gaps(panel: Matrix) -> bool:
 def _print(suite: Suite) -> None:
     from rich.text import Text
 
-    from sim.cli.printing import console
+    from sim.cli.terminal import console
     from sim.study.bench_findings import beside, finding
     from sim.study.bench_panels import Matrix
 
@@ -177,7 +177,7 @@ def _print_measured(panel: Panel, known: str, out: Console) -> None:
 
 
 def _matrix_table(panel: Matrix) -> Table:
-    from sim.cli.printing import plain_table
+    from sim.cli.terminal import plain_table
 
     columns = [column.replace(".", "\n") for column in panel.columns]
     table = plain_table(f"{_unit(panel.value)}, {panel.axes[0]}\nby {panel.axes[1]}", *columns)
@@ -191,7 +191,7 @@ def _matrix_table(panel: Matrix) -> Table:
 
 
 def _curve_table(panel: Curve) -> Table:
-    from sim.cli.printing import plain_table
+    from sim.cli.terminal import plain_table
 
     unit = _unit(panel.y)
     has_own = len({tuple(x for x, _y in line.points) for line in panel.lines}) > 1

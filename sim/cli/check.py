@@ -117,7 +117,7 @@ def flattened(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
 def _print_scenario(file: ScenarioFile, scenario: Scenario, *, has_sources: bool) -> None:
     from rich.text import Text
 
-    from sim.cli.printing import console, grouped, plain_table
+    from sim.cli.terminal import console, grouped, plain_table
 
     out = console()
     out.print(Text.assemble((file.document.file, "bold"), "  ", ("ok", "bold green")))
@@ -142,7 +142,7 @@ def _print_scenario(file: ScenarioFile, scenario: Scenario, *, has_sources: bool
 def _print_machine(machine: Machine, file: str, *, has_sources: bool) -> None:
     from rich.text import Text
 
-    from sim.cli.printing import console, grouped, plain_table
+    from sim.cli.terminal import console, grouped, plain_table
 
     out = console()
     if file:
@@ -172,7 +172,7 @@ def _print_machine(machine: Machine, file: str, *, has_sources: bool) -> None:
 
 
 def _print_sources(machine: Machine) -> None:
-    from sim.cli.printing import console, plain_table
+    from sim.cli.terminal import console, plain_table
 
     out = console()
     table = plain_table("Number", "value (SI)")

@@ -88,7 +88,7 @@ def _print(comparison: Comparison) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from sim.cli.printing import console
+    from sim.cli.terminal import console
     from sim.study.compare_table import comparison_rows, heads
     from sim.units import format_seconds
 
@@ -140,7 +140,7 @@ def _draw(comparison: Comparison, folder: Path) -> list[str]:
 
 
 def _over_recording(sources: list[str], recording: Path, out: Path | None, *, is_json: bool) -> int:
-    from sim.cli.printing import console, plain_table
+    from sim.cli.terminal import console, plain_table
     from sim.config import load_scenario
     from sim.errors import Fault, InputError
     from sim.probe.record import read_recording

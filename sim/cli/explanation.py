@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from sim.cli.printing import plain_table
+from sim.cli.terminal import plain_table
 from sim.metrics.critical_path import ARRIVAL, OVERHEAD, critical_path
 from sim.metrics.relief import factor_to_share, needed_bandwidth, relief_of, saving_s
 from sim.units import format_bandwidth, format_seconds

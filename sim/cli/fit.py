@@ -53,7 +53,7 @@ def command(
         is_single = len(points) == 1 and not file.sweep
         typer.echo(json.dumps(points[0] if is_single else {"scenario": file.name, "points": points}, indent=2))
         return code
-    from sim.cli.printing import console
+    from sim.cli.terminal import console
 
     out = console()
     if file.sweep:
@@ -125,7 +125,7 @@ def _margin(found: Fit) -> str:
 def _tier_table(found: Fit) -> Any:
     from rich.text import Text
 
-    from sim.cli.printing import plain_table
+    from sim.cli.terminal import plain_table
     from sim.units import format_bytes
 
     kinds = list(dict.fromkeys(kind for need in found.tiers.values() for kind in need.by_class))
@@ -143,7 +143,7 @@ def _tier_table(found: Fit) -> Any:
 
 
 def _phase_table(found: Fit) -> Any:
-    from sim.cli.printing import plain_table
+    from sim.cli.terminal import plain_table
     from sim.units import format_bytes
 
     table = plain_table("phase", *found.tiers, title="By phase")
@@ -175,7 +175,7 @@ def _print_terms(found: Fit, out: Console) -> None:
 def _print_points(name: str, points: list[dict[str, Any]], out: Console) -> None:
     from rich.text import Text
 
-    from sim.cli.printing import plain_table
+    from sim.cli.terminal import plain_table
     from sim.units import format_bytes
 
     out.print(Text(name, style="bold"))

@@ -119,7 +119,8 @@ def _run_one(file: ScenarioFile, folder: Path, shown: _Shown, *, trace: Path | N
 
         print_watch(result)
     if not shown.is_json:
-        from sim.cli.printing import console, print_result
+        from sim.cli.printing import print_result
+        from sim.cli.terminal import console
 
         print_result(result, console(), budget=budget, is_explained=shown.explain)
     point = result.point() | ({"budget": budget.to_json()} if budget is not None else {})

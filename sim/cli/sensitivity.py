@@ -64,7 +64,7 @@ def command(
 def _print(study: SensitivityStudy) -> None:
     from rich.text import Text
 
-    from sim.cli.printing import console, plain_table
+    from sim.cli.terminal import console, plain_table
     from sim.units import format_seconds
 
     out = console()

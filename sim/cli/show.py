@@ -100,7 +100,7 @@ def _print(machine: Machine, paths: list[dict[str, Any]]) -> None:
     from rich.text import Text
     from rich.tree import Tree
 
-    from sim.cli.printing import console, plain_table
+    from sim.cli.terminal import console, plain_table
     from sim.units import format_bandwidth, format_bytes, format_seconds
 
     out = console()

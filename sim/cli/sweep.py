@@ -100,7 +100,7 @@ def _claim(study: Study, *, is_json: bool) -> dict[str, Any]:
 
 
 def _print_table(study: Study, tally: Tally) -> None:
-    from sim.cli.printing import console, fitting_console
+    from sim.cli.terminal import console, fitting_console
 
     points = list(islice(study.points(), _MAX_ROWS))
     table = points_table(study.file.name, points)

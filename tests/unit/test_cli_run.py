@@ -267,7 +267,7 @@ def test_a_data_set_turns_the_step_into_hours_and_energy(
 
 
 def test_assumptions_that_differ_in_the_index_of_the_device_are_one(tmp_path: Path) -> None:
-    from sim.cli.printing import grouped
+    from sim.cli.terminal import grouped
 
     notes = [
         "gpu0.latency: assumed: by analogy",
