@@ -39,16 +39,19 @@ def command(
 
         typer.echo(json.dumps({"parts": parts_of(host, gpu), "files": [str(path) for path in paths]}, indent=2))
         return
+    triad = format_bandwidth(0.75 * host.stream_bytes_per_s["triad"])
+    as_stream = {"triad": f", {triad} as STREAM counts (without the lines that stores read first)"}
     for kernel, rate in host.stream_bytes_per_s.items():
-        typer.echo(f"host {kernel:<8} {format_bandwidth(rate)} on {host.cores} cores")
+        typer.echo(f"host {kernel:<8} {format_bandwidth(rate)} on {host.cores} cores{as_stream.get(kernel, '')}")
     typer.echo(f"host latency  {format_seconds(host.latency_s)}")
     for count, seconds in host.adam_s.items():
-        typer.echo(f"CPU Adam      {format_seconds(seconds)} for {count:,} elements")
+        typer.echo(f"CPU Adam      {format_seconds(seconds)} for {count:,} elements ({host.adam_by})")
     if gpu is not None:
         for way in ("h2d", "d2h"):
             start, rate = gpu.copy_law(way)
             typer.echo(f"copy {way}      {format_bandwidth(rate)} after {format_seconds(start)}")
         for variant, seconds in gpu.steps_s.items():
             typer.echo(f"step {variant:<13} {format_seconds(seconds)}")
+    typer.echo(f"notes: {'; '.join(host.notes)}")
     typer.echo(f"files: {', '.join(str(path) for path in paths)}")
     typer.echo(f"check them with: tiersim validate {paths[-1]}")

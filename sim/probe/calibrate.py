@@ -1,7 +1,7 @@
-"""Measure this host: memory bandwidth by kernel and threads, copies by size, load latency, CPU Adam.
+"""Measure this host: memory bandwidth by kernel, copies by size, load latency, CPU Adam.
 
-Needs numpy only; with PyTorch its fused CPU Adam is measured too. Sizes are chosen so that the largest arrays are several
-times the last-level cache.
+Needs numpy only; with PyTorch its fused CPU Adam takes the place of our blocked one. Sizes are chosen so that the largest
+arrays are several times the last-level cache.
 """
 
 from __future__ import annotations
@@ -10,24 +10,27 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-#: bytes per element and kernel as STREAM counts them: read + written
-STREAM_BYTES = {"read": 8, "copy": 16, "triad": 24}
+from sim.probe.calibrate_cores import KERNELS, Task, best_rounds, cache_bytes, core_places
+
+#: share of the time that each core must be ours for figures to be the machine's and not its neighbours'
+BUSY_BELOW = 0.9
+#: kernels that tell what memory gives; bytes and write share of each in `KERNELS`
+STREAM = ("read", "copy", "triad")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMeasurement:
     """What one host measured; SI units.
 
-    stream: kernel -> bytes/s of all threads; core_read: bytes/s of one thread; copies: bytes -> bytes/s copied by one
-    thread; adam: elements -> seconds of PyTorch's fused update (empty without it).
+    stream: kernel -> bytes/s of all cores, write allocation counted; core_read: bytes/s of one core; copies: bytes ->
+    bytes/s copied by one core; adam: elements -> seconds of one update by `adam_by`.
     """
 
     name: str
@@ -39,34 +42,44 @@ class HostMeasurement:
     latency_s: float
     copies_bytes_per_s: dict[int, float]
     adam_s: dict[int, float]
+    adam_by: str = "numpy in place, block by block"
     date: str
     notes: tuple[str, ...] = field(default=())
 
 
 def measure_host(
-    *, array_bytes: float = 0.0, repeats: int = 5, say: Callable[[str], None] = lambda _text: None
+    *, array_bytes: float = 0.0, repeats: int = 12, say: Callable[[str], None] = lambda _text: None
 ) -> HostMeasurement:
     """Run the host's microbenchmarks (about a minute with the default sizes).
 
     `array_bytes` is the size of each STREAM array; default four times the last-level cache, at least 256 MiB, at most a
     sixteenth of memory. `say` is told what is being measured.
     """
-    cores, memory, cache = _usable_cores(), _memory_bytes(), _cache_bytes()
+    places, memory, cache = core_places(), _memory_bytes(), cache_bytes() or 32.0 * 2**20
     size = array_bytes or min(max(4.0 * cache, 2.0**28), memory / 16.0)
     elements = int(size / 8)
-    say(f"STREAM on {cores} cores, {size / 2**20:.0f} MiB arrays")
-    stream = {kernel: _stream(kernel, elements, cores, repeats) for kernel in STREAM_BYTES}
+    say(f"STREAM on {len(places)} cores, {size / 2**20:.0f} MiB arrays")
+    tasks = [Task(kernel, elements) for kernel in STREAM]
+    adams = [Task("adam", count) for count in _adam_counts(size)]
+    rounds = best_rounds([*tasks, *adams], places, repeats)
+    times = [round_.seconds for round_ in rounds]
+    stream = {task.kernel: _rate(task, seconds) for task, seconds in zip(tasks, times, strict=False)}
+    adam = {task.elements: seconds for task, seconds in zip(adams, times[len(tasks) :], strict=True)}
+    cpu_share = min(round_.cpu_share for round_ in rounds)
+    neighbours = f"others ran meanwhile and these figures are low: a core was ours {cpu_share:.0%} of the time"
     say("one core: reads, copies, latency")
-    core = _stream("read", elements, 1, repeats)
+    alone = Task("read", elements)
+    core = _rate(alone, best_rounds([alone], places[:1], repeats)[0].seconds)
     copies = {bytes_: _copy(bytes_, repeats) for bytes_ in _sizes(int(size))}
     latency = _latency(int(size))
-    adam = {}
-    if find_spec("torch") is not None:
-        say("CPU Adam")
-        adam = {count: _adam(count, repeats) for count in _adam_counts(size)}
+    nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
+    has_torch = find_spec("torch") is not None
+    if has_torch:
+        say("PyTorch's CPU Adam")
+        adam = {count: _adam(count, repeats) for count in adam}
     return HostMeasurement(
         name=platform.node() or "host",
-        cores=cores,
+        cores=len(places),
         memory_bytes=memory,
         last_level_cache_bytes=cache,
         stream_bytes_per_s=stream,
@@ -74,10 +87,14 @@ def measure_host(
         latency_s=latency,
         copies_bytes_per_s=copies,
         adam_s=adam,
+        adam_by="PyTorch, fused" if has_torch else "numpy in place, block by block",
         date=time.strftime("%Y-%m-%d"),
         notes=(
             f"{platform.processor() or platform.machine()}, {platform.system()} {platform.release()}",
             "latency by pointer chase less the same chase in cache",
+            "bytes of the triad with those that its stores read first (32 per element; STREAM counts 24)",
+            *([f"{nodes} NUMA nodes, each core on its own, written as one socket"] if nodes > 1 else []),
+            *([neighbours] if cpu_share < BUSY_BELOW else []),
         ),
     )
 
@@ -103,32 +120,8 @@ def start_and_rate(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[fl
     return float(start), 1.0 / float(per_byte)
 
 
-def _stream(kernel: str, elements: int, threads: int, repeats: int) -> float:
-    target, first, second = np.zeros(elements), np.ones(elements), np.ones(elements)
-    run = KERNELS[kernel]
-    with ThreadPoolExecutor(threads) as pool:
-        work = [(target[part], first[part], second[part]) for part in _slices(elements, threads)]
-        seconds = best_of(lambda: list(pool.map(lambda arrays: run(*arrays), work)), repeats)
-    return STREAM_BYTES[kernel] * elements / seconds
-
-
-def _blocked_triad(target: Any, first: Any, second: Any, block: int = 1 << 14) -> None:
-    for begin in range(0, target.size, block):  # a block stays in the cache between the two passes
-        part = slice(begin, begin + block)
-        target[part] = first[part] + 3.0 * second[part]
-
-
-#: STREAM kernels on (target, first, second); all release the interpreter lock
-KERNELS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "read": lambda _target, first, _second: np.add.reduce(first),
-    "copy": lambda target, first, _second: np.copyto(target, first),
-    "triad": _blocked_triad,
-}
-
-
-def _slices(elements: int, threads: int) -> list[slice]:
-    edges = np.linspace(0, elements, threads + 1).astype(int).tolist()
-    return [slice(first, last) for first, last in pairwise(edges)]
+def _rate(task: Task, seconds: float) -> float:
+    return KERNELS[task.kernel].bytes_per_element * task.elements / seconds
 
 
 def _copy(size: int, repeats: int) -> float:
@@ -189,23 +182,8 @@ def _adam_counts(array_bytes: float) -> list[int]:
     return sorted({max(1, top // 16), max(1, top // 4), top})
 
 
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _memory_bytes() -> float:
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (ValueError, OSError, AttributeError):
         return 8e9
-
-
-def _cache_bytes() -> float:
-    """Largest cache that Linux lists for the first core; 32 MiB where it lists none."""
-    from pathlib import Path
-
-    found = [0.0]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text(encoding="ascii").strip()
-        found.append(float(text[:-1]) * {"K": 2**10, "M": 2**20}.get(text[-1:], 0))
-    return max(found) or 32.0 * 2**20

@@ -108,7 +108,7 @@ def measured_of(name: str, host: HostMeasurement, gpu: GpuMeasurement | None = N
     tables: list[dict[str, Any]] = [
         _table("memory", "memory_bandwidth", {"benchmark": "memory_bandwidth", **on},
                ["id", "write_share", "cores", "= bandwidth [GB/s]"],
-               [["read", 0, None, stream["read"] / 1e9], ["triad", 0.333, None, stream["triad"] / 1e9],
+               [["read", 0, None, stream["read"] / 1e9], ["triad", 0.25, None, stream["triad"] / 1e9],
                 ["copy", 0.5, None, stream["copy"] / 1e9], ["one-core", 0, 1, host.core_read_bytes_per_s / 1e9]]),
         _table("latency", "loaded_latency", {"benchmark": "memory_latency", **on}, ["id", "= latency [ns]"],
                [["idle", host.latency_s * 1e9]]),
@@ -116,7 +116,8 @@ def measured_of(name: str, host: HostMeasurement, gpu: GpuMeasurement | None = N
     if host.adam_s:
         sizes = [[f"n{count}", "size", count, seconds * 1e3] for count, seconds in sorted(host.adam_s.items(), reverse=True)]
         adam = {"benchmark": "cpu_adam", "topology": topology, "device": "cpu0"}
-        tables.append(_table("adam", "cpu_adam", adam, ["id", "sweep", "elements", "= time [ms]"], sizes))
+        table = _table("adam", "cpu_adam", adam, ["id", "sweep", "elements", "= time [ms]"], sizes)
+        tables.append({**table, "locate": host.adam_by})
     if gpu is not None:
         tables += _gpu_tables(topology, gpu)
     document = f"own measurement on {host.name}, {host.date}, {'; '.join(host.notes)}"

@@ -1,12 +1,16 @@
 """Calibration: the law of a copy, a quick measurement of this host, and files that the simulator reads back."""
 
+import math
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sim.config import load_machine, read_yaml
+from sim.errors import InputError
 from sim.probe.calibrate import HostMeasurement, measure_host, start_and_rate
+from sim.probe.calibrate_cores import KERNELS, Round, Task, _best, _share, _Span, adam, best_rounds, core_places, triad
 from sim.probe.calibrate_gpu import GpuMeasurement, measure_gpu
 from sim.study.calibration import write_calibration
 from sim.study.validation_rows import read_rows
@@ -50,11 +54,36 @@ def test_the_files_describe_a_machine_and_its_measurements(tmp_path: Path, gpu):
 
 
 def test_this_host_is_measured():
-    found = measure_host(array_bytes=2**22, repeats=1)
+    found = measure_host(array_bytes=2**22, repeats=2)
+    assert found.cores == len(core_places())
     assert all(1e8 < rate < 1e13 for rate in found.stream_bytes_per_s.values())
     assert 1e-10 < found.latency_s < 1e-5
-    assert bool(found.adam_s) == (find_spec("torch") is not None)
-    assert all(seconds > 0 for seconds in found.adam_s.values())
+    assert sorted(found.adam_s) == [2**16, 2**18, 2**20]
+    assert all(0 < seconds < 10 for seconds in found.adam_s.values())
+    assert found.adam_by.startswith("PyTorch" if find_spec("torch") else "numpy")
+
+
+def test_blocks_cover_all_elements_once():
+    count = (1 << 16) + 3  # one block more than fits, and a rest
+    target, first, second = np.zeros(count), np.arange(count, dtype=float), np.full(count, 2.0)
+    triad(target, first, second)
+    assert np.array_equal(target, first + 6.0)
+    weights, gradients, mean, square = KERNELS["adam"].arrays(count)
+    adam(weights, gradients, mean, square)
+    change = 1e-3 * 0.1 * 0.1 / (math.sqrt(0.001 * 0.1**2) + 1e-8)
+    assert weights == pytest.approx(np.full(count, 1.0 - change), rel=1e-6)
+    assert mean == pytest.approx(np.full(count, 0.01), rel=1e-5)
+
+
+def test_a_round_lasts_from_the_first_start_to_the_last_end():
+    together, apart = [_Span(0, 2, 2), _Span(4, 5, 1)], [_Span(1, 3, 1.5), _Span(4, 6, 0.5)]
+    assert _best([together, apart], 2) == Round(2, 0.25)  # the second: 4 to 6, one core was ours for 0.5 s
+    assert sum(_share(10, index, 3) for index in range(3)) == 10
+
+
+def test_processes_that_run_out_of_memory_are_one_clear_error():
+    with pytest.raises(InputError, match="could not be measured"):
+        best_rounds([Task("adam", 2**48)], core_places()[:1] * 2, 1)
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
