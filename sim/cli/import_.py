@@ -72,7 +72,9 @@ def machine(
     name: Annotated[str, typer.Option(help="name of the machine; default the output's")] = "",
     gpu: Annotated[str, typer.Option(help="part of the GPUs where no file names it; see `tiersim list parts`")] = "",
     hwloc: Annotated[list[Path] | None, typer.Option(help="lstopo FILE.xml (hwloc 2 or 3)", show_default=False)] = None,
-    topo: Annotated[list[Path] | None, typer.Option(help="nvidia-smi topo -m", show_default=False)] = None,
+    topo: Annotated[
+        list[Path] | None, typer.Option(help="nvidia-smi topo -m, rocm-smi --showtopo, amd-smi topology", show_default=False)
+    ] = None,
     mlc: Annotated[list[Path] | None, typer.Option(help="Intel Memory Latency Checker", show_default=False)] = None,
     stream: Annotated[list[Path] | None, typer.Option(help="STREAM, or SuperBench's gpu-stream", show_default=False)] = None,
     nvbandwidth: Annotated[list[Path] | None, typer.Option(help="nvbandwidth, text or -j", show_default=False)] = None,

@@ -51,7 +51,9 @@ class _Gpus:
             for adapter in self.gpus:
                 self.draft.devices[adapter.name] = {"part": used}
             return
-        is_coherent = self.part.c2c is not None and "c2c" in self.draft.parts["host-cpu"]
+        host = self.draft.parts["host-cpu"]
+        # Infinity Fabric to the host is the processor's of Frontier alone: other hosts hold MI250X on PCIe
+        is_coherent = self.part.c2c is not None and ("c2c" in host or "7A53" in host["title"])
         link = self._host_link(is_coherent)
         names = [f"gpu{index}" for index in range(len(self.gpus))]
         switches = self._switches(link)
@@ -62,13 +64,17 @@ class _Gpus:
                 entry["link"] = link
             self.draft.devices[name] = entry
         if is_coherent:
-            cpus = sum(name.startswith("cpu") for name in self.draft.devices)
-            ends = {"between": ["cpu0", "gpu0"]} if cpus == len(names) == 1 else {"matched": ["cpu*", "gpu*"]}
-            self.draft.links["c2c"] = {"part": link["part"], "lanes": self.part.c2c.lanes, **ends}
+            self.draft.links["c2c"] = {"part": link["part"], "lanes": self.part.c2c.lanes, **self._coherent_ends(names)}
         self._gpu_links(names)
 
     def _cpu(self, adapter: Adapter) -> str:
         return f"cpu{min(adapter.socket, self.num_cpus - 1)}"
+
+    def _coherent_ends(self, names: list[str]) -> dict[str, Any]:
+        """Which GPU hangs on which processor, as `links` of a topology says it."""
+        if self.num_cpus == len(names):
+            return {"between": ["cpu0", "gpu0"]} if len(names) == 1 else {"matched": ["cpu*", "gpu*"]}
+        return {"pairs": [[self._cpu(adapter), name] for name, adapter in zip(names, self.gpus, strict=True)]}
 
     # ---- the part
 

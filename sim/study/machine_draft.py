@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,7 +81,8 @@ class Draft:
             source=base.source, name=base.name or devices.name,
             sockets=base.sockets if base.nodes else max((base.sockets, devices.sockets), key=len), nodes=base.nodes,
             adapters=tuple(adapters), gpu_links=links.gpu_links, gpu_rates=rates.gpu_rates,
-            gpu_switch_bytes_per_s=rates.gpu_switch_bytes_per_s,
+            gpu_switch_bytes_per_s=rates.gpu_switch_bytes_per_s, gpu_vendor=links.gpu_vendor or devices.gpu_vendor,
+            has_gpu_nodes=any(item.has_gpu_nodes for item in self.layouts),
             notes=tuple(note for item in self.layouts for note in item.notes),
         )  # fmt: skip
 
@@ -127,7 +129,11 @@ def gpu_part(draft: Draft, layout: Layout) -> str:
     most = max(layout.gpu_links.values(), default=0)
     copies = [f.value for f in draft.of("copy") if f.at.get("direction") in ("h2d", "d2h")]
     guesses = {18: "h100-sxm", 12: "a100-80gb-sxm", 6: "v100-32gb-sxm", 4: "rtx-3090", 2: "v100-32gb-sxm"}
-    if most:
+    if layout.gpu_vendor == "amd":
+        part, why = _amd_guess(layout.gpu_links)
+    elif layout.has_gpu_nodes and most:
+        part, why = ("gb200" if most > 6 else "gh200-96gb"), "by its NVLinks and its memory that is a NUMA node of the host"
+    elif most:
         part, why = guesses.get(most, "v100-32gb-sxm"), f"by its {most} NVLinks"
     elif copies and max(copies) > _PCIE4_X16:
         part, why = "h100-pcie", f"by copies at {gb_per_s(max(copies))}, more than PCIe 4 carries"
@@ -136,6 +142,19 @@ def gpu_part(draft: Draft, layout: Layout) -> str:
     draft.assumptions.append(f"GPU model: {part} ({why}; --gpu PART says otherwise)")
     draft.gpu = part  # asked once
     return part
+
+
+def _amd_guess(links: Mapping[tuple[int, int], int]) -> tuple[str, str]:
+    """(part, why) by the shape of the xGMI links: a complete mesh of eight; dies that share packages; bridges; none."""
+    partners: dict[int, set[int]] = defaultdict(set)
+    for first, second in links:
+        partners[first] |= {first, second}
+        partners[second] |= {first, second}
+    if not links:
+        return "mi210", "no links among the GPUs, and no file names it"
+    if max(links.values()) > 1 or any(partners[other] != own for own in partners.values() for other in own):
+        return "mi250x-die", "by xGMI links that differ between pairs"
+    return ("mi300x", "by its mesh of xGMI links") if len(partners[0]) > 4 else ("mi210", "by its bridge of xGMI links")
 
 
 def apu_of(draft: Draft, layout: Layout) -> str:

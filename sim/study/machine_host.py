@@ -19,6 +19,8 @@ _EFFICIENCY = 0.8
 #: rate of the link between two sockets and what it adds to a load, where nothing was measured: two UPI links
 _SOCKET_RATE, _SOCKET_NS = 50e9, 60
 _CXL_RATE, _CXL_NS = 25e9, 250
+#: processors that GPUs on a coherent link come with: one for each GPU, or one for all dies of MI250X
+_GRACE, _XGMI_HOST = "grace-480gb", "epyc-7a53"
 #: fields of a catalogue CPU that measured memory and sockets replace
 _OF_THE_DIMMS = (
     "memory", "bus", "memory_channels", "memory_types", "memory_transfers", "memory_transfers_2dpc", "memory_transfers_mrdimm",
@@ -35,7 +37,7 @@ def add_host(draft: Draft, layout: Layout) -> None:
     module = _superchip(draft, layout)
     if module:
         base = base or module
-        num = num if layout.sockets else num_gpus(draft, layout)
+        num = num if layout.sockets or module != _GRACE else num_gpus(draft, layout)
     cpu = _cpu(draft, layout, base, num, grid)
     draft.parts["host-cpu"] = cpu
     names = [f"cpu{index}" for index in range(num)]
@@ -58,7 +60,7 @@ def _check_nodes(layout: Layout, grid: Grid) -> None:
 def _num_sockets(draft: Draft, layout: Layout, grid: Grid) -> int:
     if layout.sockets:
         return len(layout.sockets)
-    if _superchip(draft, layout):
+    if _superchip(draft, layout) == _GRACE:
         draft.assumptions.append("sockets: one for each GPU of a superchip")
         return 1
     if len(grid.with_cores) > 1:
@@ -71,11 +73,12 @@ def _num_sockets(draft: Draft, layout: Layout, grid: Grid) -> int:
 
 
 def _superchip(draft: Draft, layout: Layout) -> str:
-    """CPU part that the GPUs of a superchip sit beside; "" for GPUs on PCIe."""
+    """CPU part that GPUs on a coherent link sit beside; "" for GPUs on PCIe."""
     if not num_gpus(draft, layout):
         return ""
     part = catalogue_of(name := gpu_part(draft, layout)).parts[name]
-    return "grace-480gb" if getattr(part, "c2c", None) else ""
+    link = getattr(part, "c2c", None)
+    return "" if link is None else _XGMI_HOST if link.part.startswith("xgmi") else _GRACE
 
 
 def _cpu(draft: Draft, layout: Layout, base: str, num: int, grid: Grid) -> dict[str, Any]:

@@ -78,6 +78,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     gpu_rates: dict[tuple[int, int], float] = {}
     #: bytes/s one way from a GPU into a switch of GPU links; 0 = there is none
     gpu_switch_bytes_per_s: float = 0.0
+    #: maker of the GPUs where the tool is its maker's own: "nvidia", "amd"
+    gpu_vendor: str = ""
+    #: GPUs whose memory is a NUMA node of the host's (Grace superchips)
+    has_gpu_nodes: bool = False
     notes: tuple[str, ...] = ()
 
     def of_kind(self, kind: str) -> list[Adapter]:

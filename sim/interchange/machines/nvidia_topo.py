@@ -6,10 +6,11 @@ Found inside longer logs, behind quote marks and in Markdown tables; rows that a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sim.errors import Fault, InputError
 from sim.interchange.machines.figures import Adapter, Layout, Socket
+from sim.interchange.machines.numa import sockets_of
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _QUOTE = re.compile(r"^(?:[ \t]*>)+ ?")
@@ -43,6 +44,7 @@ def parse(text: str, file: str) -> Layout:
     top = next((index for index, (_, line) in enumerate(matrix) if _FIRST_ROW.match(line)), len(matrix))
     ((number, header),) = _joined(matrix[:top], lambda _: False, width)
     words = header.split()
+    has_affinity = any(word in _AFFINITIES for word in words)
     # adapters have names of many kinds (NIC0, mlx5_0, mlx5_bond_0): everything before "CPU Affinity" is a device
     columns = words[: next((index for index, word in enumerate(words) if word in _AFFINITIES), len(words))]
     known = re.compile(rf"\s*(?:GPU\d+|{'|'.join(map(re.escape, columns))})\s")
@@ -54,7 +56,7 @@ def parse(text: str, file: str) -> Layout:
             break  # the legend, or another matrix
         rows[name] = _row(line, name, columns, file, at)
     _check(columns, rows, file, number)
-    return _layout(columns, rows, file)
+    return _layout(columns, rows, has_affinity, file)
 
 
 def _plain(line: str) -> str:
@@ -127,11 +129,12 @@ def _check(columns: list[str], rows: dict[str, Row], file: str, line: int) -> No
                 raise InputError(Fault(what=what, remedy="columns are shifted", file=file, line=line))
 
 
-def _layout(columns: list[str], rows: dict[str, Row], file: str) -> Layout:
+def _layout(columns: list[str], rows: dict[str, Row], has_affinity: bool, file: str) -> Layout:
     place = {name: index for index, name in enumerate(columns)}
     gpus = [name for name in columns if name.startswith("GPU")]
     nics = [name for name in columns if not name.startswith("GPU")]
-    sockets = _sockets(gpus, rows, place)
+    numbers, notes = _sockets(gpus, rows, place, has_affinity)
+    sockets = dict(zip(gpus, numbers, strict=True))
     switches = _switches([name for name in columns if name in rows], rows, place)
     adapters = [Adapter(kind="gpu", name=name.lower(), socket=sockets[name], switch=switches.get(name, "")) for name in gpus]
     for name in nics:
@@ -145,25 +148,42 @@ def _layout(columns: list[str], rows: dict[str, Row], file: str) -> Layout:
             if cell.startswith("NV"):
                 links[first, second] = int(cell[2:])
     count = max(sockets.values(), default=0) + 1
-    return Layout(source=file, sockets=(Socket(),) * count, adapters=tuple(adapters), gpu_links=links)
+    return Layout(
+        source=file, sockets=(Socket(),) * count, adapters=tuple(adapters), gpu_links=links, gpu_vendor="nvidia",
+        has_gpu_nodes=_has_gpu_nodes(rows[name] for name in gpus), notes=tuple(notes),
+    )  # fmt: skip
 
 
-def _sockets(gpus: list[str], rows: dict[str, Row], place: dict[str, int]) -> dict[str, int]:
-    """GPU -> socket: by its NUMA node (or CPU list) where it is printed, else one socket per group without SYS between."""
-    found: dict[str, int] = {}
-    keys: list[str] = []
-    for name in gpus:
-        rest = [cell for cell in rows[name][1] if cell and cell != "N/A"]
-        key = "|".join(cell for cell in rest if _RANGE.match(cell))
-        numbers = [cell for cell in rest if cell.isdigit()]
-        key = f"node {numbers[-1]}" if numbers else key
-        if not key:
-            peer = next((other for other in found if rows[name][0][place[other]] not in ("SYS",)), None)
+def _sockets(gpus: list[str], rows: dict[str, Row], place: dict[str, int], has_affinity: bool) -> tuple[list[int], list[str]]:
+    """(socket of each GPU, notes): by its NUMA node, else its CPU list, else one socket per group without SYS between."""
+    told = [_told(rows[name]) for name in gpus]
+    if has_affinity and not any(told):
+        # under WSL and in virtual machines every pair is SYS and no affinity is known
+        note = "sockets: 1 (the matrix tells no affinity of any GPU, as under WSL; give --hwloc to be sure)"
+        return [0] * len(gpus), [note] if len(gpus) > 1 else []
+    nodes = [next((int(cell) for cell in reversed(cells) if cell.isdigit()), None) for cells in told]
+    if not _has_gpu_nodes(rows[name] for name in gpus) and None not in nodes:
+        return sockets_of([node for node in nodes if node is not None])
+    keys: list[object] = []
+    found: list[int] = []
+    for name, cells, node in zip(gpus, told, nodes, strict=True):
+        key: object = node if node is not None else "|".join(cell for cell in cells if _RANGE.match(cell))
+        if key == "":
+            peer = next((index for index in range(len(found)) if rows[name][0][place[gpus[index]]] != "SYS"), None)
             key = keys[found[peer]] if peer is not None else name
         if key not in keys:
             keys.append(key)
-        found[name] = keys.index(key)
-    return found
+        found.append(keys.index(key))
+    return found, []
+
+
+def _told(row: Row) -> list[str]:
+    return [cell for cell in row[1] if cell not in ("", "N/A", "NA", "None")]
+
+
+def _has_gpu_nodes(rows: Iterable[Row]) -> bool:
+    """Whether a number stands under "GPU NUMA ID" beside that of the CPU's node."""
+    return any(sum(map(str.isdigit, _told(row))) > 1 for row in rows)
 
 
 def _switches(names: list[str], rows: dict[str, Row], place: dict[str, int]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from sim.errors import Fault, InputError
 from sim.interchange import source
-from sim.interchange.machines import copies, fio, hwloc, mlc, nccl_tests, nvbandwidth, nvidia_topo, stream
+from sim.interchange.machines import amd_topo, copies, fio, hwloc, mlc, nccl_tests, nvbandwidth, nvidia_topo, stream
 from sim.interchange.machines.figures import Figure, Layout
 
 
@@ -20,10 +20,19 @@ class Reader(msgspec.Struct, frozen=True):
     looks_like: Callable[[str], bool]
 
 
+def _is_matrix(text: str) -> bool:
+    return amd_topo.looks_like(text) or nvidia_topo.looks_like(text)
+
+
+def _matrix(text: str, file: str) -> Layout:
+    parse = amd_topo.parse if amd_topo.looks_like(text) else nvidia_topo.parse
+    return parse(text, file)
+
+
 #: option of `tiersim import machine` -> reader; order = in which content is recognised
 READERS = {
     "hwloc": Reader("lstopo FILE.xml", hwloc.looks_like),
-    "topo": Reader("nvidia-smi topo -m", nvidia_topo.looks_like),
+    "topo": Reader("nvidia-smi topo -m, rocm-smi --showtopo or amd-smi topology", _is_matrix),
     "mlc": Reader("Intel mlc", mlc.looks_like),
     "fio": Reader("fio --output-format=json", fio.looks_like),
     "nccl": Reader("nccl-tests", nccl_tests.looks_like),
@@ -31,7 +40,7 @@ READERS = {
     "stream": Reader("STREAM, gpu-stream", stream.looks_like),
     "copies": Reader("bandwidthTest, rocm-bandwidth-test, gpu-copy", copies.looks_like),
 }
-_LAYOUTS: dict[str, Callable[[str, str], Layout]] = {"hwloc": hwloc.parse, "topo": nvidia_topo.parse}
+_LAYOUTS: dict[str, Callable[[str, str], Layout]] = {"hwloc": hwloc.parse, "topo": _matrix}
 _FIGURES: dict[str, Callable[[str, str], list[Figure]]] = {
     "mlc": mlc.parse, "fio": fio.parse, "nccl": nccl_tests.parse, "nvbandwidth": nvbandwidth.parse, "stream": stream.parse,
     "copies": copies.parse,
