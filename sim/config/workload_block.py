@@ -19,6 +19,8 @@ from sim.workload.training import Training
 
 KINDS = ("training", "inference", "trace")
 _MAX_CONFIG_BYTES = 2**20
+#: formats in which a publisher quantised the weights itself: they are served as they are
+_PUBLISHED_QUANTISED = ("fp8", "mxfp4")
 
 
 def workload_from(raw: object, document: Document, path: NodePath) -> Training | Inference | Trace:
@@ -84,6 +86,8 @@ def _model_job(cls: type[Any], raw: object, document: Document, path: NodePath) 
     with faults.collect():
         if "model" in block:
             block["model"] = _shape(block["model"], document, (*path, "model"))
+            if cls is Inference and block["model"].get("weight_dtype") in _PUBLISHED_QUANTISED:
+                block.setdefault("weights", block["model"]["weight_dtype"])
     with faults.collect():
         if faults:  # the model is wrong: check the rest with a stand-in, so that all faults are reported at once
             block["model"] = dict.fromkeys(("layers", "hidden", "heads", "ffn", "vocabulary"), 1)

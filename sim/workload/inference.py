@@ -22,7 +22,9 @@ class Inference:
     output_length: Annotated[int, Ge(1), Le(2**24), Doc("tokens generated per sequence")] = 128
     batch_size: Annotated[int, Gt(0), Le(2**20), Doc("sequences decoded together (per block of `num_batches`)")] = 1
     num_batches: Annotated[int, Gt(0), Le(2**20), Doc("batches per weight pass (FlexGen's zig-zag block)")] = 1
-    weights: Annotated[WeightFormat, Doc("storage format of the weights")] = "bf16"
+    weights: Annotated[
+        WeightFormat, Doc("storage format of the weights; a file's default is as published (fp8, mxfp4), 16 bits otherwise")
+    ] = "bf16"
     kv_cache: Annotated[CacheFormat, Doc("storage format of the KV cache")] = "fp16"
     framework: Annotated[str, Doc("profile: per-layer overheads, streaming, overlap")] = "auto"
     is_prefetched: Annotated[

@@ -172,23 +172,34 @@ def builtin_names() -> tuple[str, ...]:
 
 
 def builtin(name: str) -> ModelShape:
-    """The built-in shape of that name or alias (any case, `_` and `.` as in the published name).
+    """The built-in shape of that name or alias, as its publisher writes it (any case, organisation, tuning and version).
 
     Raises InputError with the closest names when there is none.
     """
-    from sim.workload.models import ALIASES
+    key = _found(name)
+    if not key:
+        raise InputError(Fault(what=f"unknown model {name!r}", remedy=_nearest(name), path="model"))
+    return ModelShape(name=key, **_rows()[key])
 
-    key = name.strip().lower().replace("_", "-")
-    rows = _rows()
-    key = ALIASES.get(key, key)
-    if key not in rows:
-        key = key.rsplit("/", 1)[-1]  # organisation/model, as on the Hugging Face hub
-        key = ALIASES.get(key, key)
-    if key not in rows:
-        close = difflib.get_close_matches(key, [*rows, *ALIASES], n=3)
-        remedy = f"did you mean {' or '.join(close)}?" if close else "see `tiersim list models`, or write an inline shape"
-        raise InputError(Fault(what=f"unknown model {name!r}", remedy=remedy, path="model"))
-    return ModelShape(name=key, **rows[key])
+
+def _found(name: str) -> str:
+    """The row of a published name; empty when there is none."""
+    from sim.workload.models import ALIASES, spellings
+
+    keys = (ALIASES.get(spelling, spelling) for spelling in spellings(name))
+    return next((key for key in keys if key in _rows()), "")
+
+
+def _nearest(name: str) -> str:
+    """What to write in place of a name that is not built in."""
+    from sim.workload.models import ALIASES, spellings, without_format
+
+    if key := _found(without_format(name)):
+        return f"write {key}, and how it is stored with `weights` (inference) or `adapter.base` (training)"
+    close = difflib.get_close_matches(spellings(name)[-1], [*_rows(), *ALIASES], n=3)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return "see `tiersim list models`, give the path of its config.json, or write an inline shape"
 
 
 @lru_cache(maxsize=1)

@@ -37,7 +37,9 @@ _GPT = {"mlp": "gelu", "norm": "layernorm", "position": "learned", "tied_embeddi
 #: `tied_embeddings` here is the default of the architecture when the file is silent.
 ARCHITECTURES: Mapping[str, Mapping[str, Any]] = {
     "llama": {}, "mistral": {}, "mixtral": {}, "phi3": {}, "internlm2": {}, "yi": {}, "olmoe": {}, "granite": {},
-    "baichuan": {}, "deepseek": {},
+    "baichuan": {}, "deepseek": {}, "smollm3": {}, "internlm3": {},
+    "glm": {"attention_bias": True}, "glm4": {"norms_per_layer": 4},
+    "cohere": {"norm": "layernorm", "norm_bias": False, "norms_per_layer": 1, "tied_embeddings": True},
     "qwen": {"attention_bias": True, "halve_ffn": True},
     "qwen2": {"attention_bias": True}, "qwen2_moe": {"attention_bias": True, "shared_expert_gate": True},
     "qwen3": {"qk_norm": True}, "qwen3_moe": {"qk_norm": True},

@@ -77,6 +77,59 @@ PUBLISHED_EXACT = {
     "olmoe-1b-7b": 6_919_161_856,
     "gpt-oss-20b": 20_914_757_184,
     "gpt-oss-120b": 116_829_156_672,
+    "smollm2-135m": 134_515_008,
+    "smollm2-360m": 361_821_120,
+    "smollm2-1.7b": 1_711_376_384,
+    "smollm3-3b": 3_075_098_624,
+    "open-llama-3b": 3_426_473_600,
+    "internlm2-1.8b": 1_889_110_016,
+    "internlm2-7b": 7_737_708_544,
+    "internlm3-8b": 8_804_241_408,
+    "yi-9b": 8_829_407_232,
+    "baichuan-7b": 7_000_559_616,
+    "baichuan2-7b": 7_505_973_248,
+    "baichuan2-13b": 13_896_668_160,
+    "codellama-13b": 13_016_028_160,
+    "deepseek-llm-7b": 6_910_365_696,
+    "deepseek-coder-6.7b": 6_740_512_768,
+    "deepseek-coder-33b": 33_342_991_360,
+    "ministral-8b": 8_019_808_256,
+    "mistral-small-22b": 22_247_282_688,
+    "solar-10.7b": 10_731_524_096,
+    "falcon-3-7b": 7_455_550_464,
+    "falcon-3-10b": 10_305_653_760,
+    "phi-4-mini": 3_836_021_760,
+    "granite-3-2b": 2_533_531_648,
+    "granite-3-8b": 8_170_848_256,
+    "minicpm-2b": 2_724_880_896,
+    "olmo-2-1b": 1_484_916_736,
+    "olmo-2-7b": 7_298_617_344,
+    "olmo-2-13b": 13_716_198_400,
+    "olmo-2-32b": 32_234_279_936,
+    "command-r-35b": 34_980_831_232,
+    "command-r-plus-104b": 103_810_674_688,
+    "qwen-1.8b": 1_836_828_672,
+    "qwen1.5-1.8b": 1_836_828_672,
+    "qwen1.5-4b": 3_950_369_280,
+    "qwen1.5-32b": 32_512_218_112,
+    "qwen1.5-110b": 111_209_914_368,
+    "qwen2-vl-2b": 2_208_985_600,
+    "qwen2-vl-7b": 8_291_375_616,
+    "qwen2.5-vl-3b": 3_754_622_976,
+    "qwen2.5-vl-7b": 8_292_166_656,
+    "qwen2.5-vl-72b": 73_410_777_344,
+    "dbrx": 131_596_523_520,
+    "chatglm-6b": 6_173_286_400,
+    "bert-base": 109_514_298,
+    "starcoder-15b": 15_517_456_384,
+    "starcoder2-3b": 3_030_371_328,
+    "starcoder2-7b": 7_173_923_840,
+    "starcoder2-15b": 15_957_889_024,
+    "gpt-neo-125m": 125_198_592,
+    "pythia-70m": 70_426_624,
+    "bloom-1b7": 1_722_408_960,
+    "gemma-3-270m": 268_098_176,
+    "bert-large": 335_174_458,
 }
 # rounded counts as printed in the papers, billions
 PUBLISHED_ROUNDED = {
@@ -97,6 +150,14 @@ PUBLISHED_ROUNDED = {
     "qwen2-57b-a14b": 57.4,
     "llama-65b": 65.2,
     "llama-30b": 32.5,
+    "deepseek-llm-67b": 67.4,
+    "glm-4-32b": 32.6,
+    "qwen3-coder-480b-a35b": 480.2,
+    "llama-4-scout": 107.8,  # 109 with the vision tower
+    "llama-4-maverick": 400.7,
+    "glm-4.5": 352.8,  # 355 with the layer that predicts two tokens
+    "glm-4.5-air": 106.9,
+    "kimi-k2": 1026.4,
 }
 # parameters visited by one token, billions
 PUBLISHED_ACTIVE = {
@@ -109,6 +170,10 @@ PUBLISHED_ACTIVE = {
     "qwen3-235b-a22b": 22.0,
     "phi-3.5-moe": 6.6,
     "olmoe-1b-7b": 1.3,
+    "dbrx": 36.0,
+    "llama-4-scout": 17.0,
+    "llama-4-maverick": 17.0,
+    "qwen3-coder-480b-a35b": 35.0,
 }
 
 
@@ -151,6 +216,32 @@ def test_a_layer_counted_by_hand() -> None:
 def test_names_are_found_in_any_spelling() -> None:
     assert builtin("meta-llama/Llama-2-13b-hf") == builtin("llama-2-13b")
     assert builtin("Llama_2_13B") == builtin("llama-2-13b")
+
+
+@pytest.mark.parametrize(
+    ("published", "name"),
+    [
+        ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama-4-scout"),
+        ("mistralai/Mistral-7B-Instruct-v0.2", "mistral-7b"),
+        ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b-v0.3"),
+        ("deepseek-ai/DeepSeek-V3-0324", "deepseek-v3"),
+        ("allenai/OLMo-2-1124-7B", "olmo-2-7b"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"),
+        ("internlm/internlm2_5-7b-chat", "internlm2-7b"),
+        ("lmsys/vicuna-7b-v1.5", "llama-2-7b"),
+        ("gpt-oss:20b", "gpt-oss-20b"),
+    ],
+)
+def test_names_are_found_as_their_publishers_write_them(published: str, name: str) -> None:
+    assert builtin(published).name == name
+
+
+@pytest.mark.parametrize("quantised", ["unsloth/llama-3-8b-bnb-4bit", "llama3:8b-instruct-q4_K_M", "llama-3-8b-gptq"])
+def test_a_quantised_file_is_not_read_as_the_plain_model(quantised: str) -> None:
+    with pytest.raises(InputError, match="write llama-3-8b, and how it is stored with `weights`"):
+        builtin(quantised)
 
 
 def test_unknown_name_suggests_the_nearest() -> None:

@@ -26,6 +26,7 @@ _PARALLEL_NEOX: Row = {
     "mlp": "gelu", "norm": "layernorm", "attention_bias": True, "output_bias": True, "mlp_bias": True, "weight_dtype": "fp16",
 }  # fmt: skip
 _PYTHIA: dict[str, tuple[int, int, int, int]] = {
+    "pythia-70m": (6, 512, 8, 50304),
     "pythia-160m": (12, 768, 12, 50304),
     "pythia-410m": (24, 1024, 16, 50304),
     "pythia-1b": (16, 2048, 8, 50304),
@@ -37,6 +38,7 @@ _PYTHIA: dict[str, tuple[int, int, int, int]] = {
 _BLOOM: dict[str, tuple[int, int, int]] = {
     "bloom-560m": (24, 1024, 16),
     "bloom-1b1": (24, 1536, 16),
+    "bloom-1b7": (24, 2048, 16),
     "bloom-3b": (30, 2560, 32),
     "bloom-7b1": (30, 4096, 32),
     "bloom-176b": (70, 14336, 112),
@@ -55,6 +57,7 @@ _GEMMA: dict[str, tuple[int, int, int, int, int, int, int, bool]] = {
     "gemma-2-2b": (26, 2304, 8, 4, 256, 9216, 4, False),
     "gemma-2-9b": (42, 3584, 16, 8, 256, 14336, 4, False),
     "gemma-2-27b": (46, 4608, 32, 16, 128, 36864, 4, False),
+    "gemma-3-270m": (18, 640, 4, 1, 256, 2048, 4, True),
     "gemma-3-1b": (26, 1152, 4, 1, 256, 6912, 4, True),
     "gemma-3-4b": (34, 2560, 8, 4, 256, 10240, 4, True),
     "gemma-3-12b": (48, 3840, 16, 8, 256, 15360, 4, True),
@@ -65,11 +68,20 @@ _PHI3: dict[str, tuple[int, int, int, int, int, int]] = {
     "phi-3-medium": (40, 5120, 40, 10, 17920, 32064),
     "phi-4": (40, 5120, 40, 10, 17920, 100352),
 }
+_STARCODER: Row = {
+    "vocabulary": 49152, "max_positions": 16384, "mlp": "gelu", "norm": "layernorm", "attention_bias": True,
+    "output_bias": True, "mlp_bias": True, "tied_embeddings": True, "source": "Lozhkov et al. 2024 (arXiv 2402.19173), table 6",
+}  # fmt: skip
 _SINGLE: dict[str, Row] = {
     "gpt-j-6b": {
         "layers": 28, "hidden": 4096, "heads": 16, "ffn": 16384, "vocabulary": 50400, "max_positions": 2048, "mlp": "gelu",
         "norm": "layernorm", "norms_per_layer": 1, "mlp_bias": True, "head_bias": True, "weight_dtype": "fp16",
         "source": "huggingface.co/EleutherAI/gpt-j-6b",
+    },
+    "gpt-neo-125m": {
+        "layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocabulary": 50257, "max_positions": 2048, "mlp": "gelu",
+        "norm": "layernorm", "position": "learned", "tied_embeddings": True, "output_bias": True, "mlp_bias": True,
+        "weight_dtype": "fp32", "source": "huggingface.co/EleutherAI/gpt-neo-125m",
     },
     "gpt-neo-1.3b": {
         "layers": 24, "hidden": 2048, "heads": 16, "ffn": 8192, "vocabulary": 50257, "max_positions": 2048, "mlp": "gelu",
@@ -118,6 +130,18 @@ _SINGLE: dict[str, Row] = {
         "layers": 40, "hidden": 4096, "heads": 32, "kv_heads": 2, "ffn": 13696, "vocabulary": 151552, "max_positions": 131072,
         "attention_bias": True, "source": "huggingface.co/THUDM/glm-4-9b",
     },
+    "chatglm-6b": {
+        "layers": 28, "hidden": 4096, "heads": 32, "ffn": 16384, "vocabulary": 130528, "max_positions": 2048, "mlp": "gelu",
+        "norm": "layernorm", "attention_bias": True, "output_bias": True, "mlp_bias": True, "tied_embeddings": True,
+        "weight_dtype": "fp16", "source": "huggingface.co/THUDM/chatglm-6b",
+    },
+    "bert-base": {
+        "layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocabulary": 30522, "max_positions": 514, "mlp": "gelu",
+        "norm": "layernorm", "position": "learned", "tied_embeddings": True, "attention_bias": True, "output_bias": True,
+        "mlp_bias": True, "head_bias": True, "embedding_norm": True, "extra_parameters": 768 * 768 + 768,
+        "causal": False, "weight_dtype": "fp32",
+        "source": "Devlin et al. 2018 (arXiv 1810.04805); positions include the 2 token types, the head its dense layer",
+    },
     "bert-large": {
         "layers": 24, "hidden": 1024, "heads": 16, "ffn": 4096, "vocabulary": 30522, "max_positions": 514, "mlp": "gelu",
         "norm": "layernorm", "position": "learned", "tied_embeddings": True, "attention_bias": True, "output_bias": True,
@@ -125,6 +149,12 @@ _SINGLE: dict[str, Row] = {
         "causal": False, "weight_dtype": "fp32",
         "source": "Devlin et al. 2018 (arXiv 1810.04805); positions include the 2 token types, the head its dense layer",
     },
+    "starcoder-15b": _STARCODER | {
+        "layers": 40, "hidden": 6144, "heads": 48, "kv_heads": 1, "ffn": 24576, "max_positions": 8192,
+        "position": "learned", "source": "Li et al. 2023 (arXiv 2305.06161), table 5",
+    },
+    "starcoder2-3b": _STARCODER | {"layers": 30, "hidden": 3072, "heads": 24, "kv_heads": 2, "ffn": 12288},
+    "starcoder2-7b": _STARCODER | {"layers": 32, "hidden": 4608, "heads": 36, "kv_heads": 4, "ffn": 18432},
     "starcoder2-15b": {
         "layers": 40, "hidden": 6144, "heads": 48, "kv_heads": 4, "ffn": 24576, "vocabulary": 49152, "max_positions": 16384,
         "mlp": "gelu", "norm": "layernorm", "attention_bias": True, "output_bias": True, "mlp_bias": True,
@@ -146,7 +176,7 @@ def _window(name: str) -> Row:
     if name.startswith("gemma-2-"):
         return {"sliding_window": 4096, "full_attention_every": 2}
     if name.startswith("gemma-3-"):
-        return {"sliding_window": 512 if name == "gemma-3-1b" else 1024, "full_attention_every": 6}
+        return {"sliding_window": 512 if name in ("gemma-3-270m", "gemma-3-1b") else 1024, "full_attention_every": 6}
     return {}
 
 
