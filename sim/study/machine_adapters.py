@@ -56,9 +56,12 @@ def _nics(draft: Draft, layout: Layout) -> None:
 
 def _drives(draft: Draft, layout: Layout) -> None:
     """NVMe drives: as fio measured them, else as in the catalogue."""
-    rates = [f for f in draft.of("storage_bandwidth") if f.at["is_direct"] == 1.0]
-    if len(rates) < len(draft.of("storage_bandwidth")):
+    direct = draft.of("storage_bandwidth", is_direct=1.0)
+    if len(direct) < len(draft.of("storage_bandwidth")):
         draft.assumptions.append("fio jobs through the page cache (direct=0): not used")
+    rates = [f for f in direct if not f.at["is_mixed"]]
+    if len(rates) < len(direct):
+        draft.assumptions.append("fio jobs that read and write at once: not used (neither rate is the drive's alone)")
     drives = layout.of_kind("nvme")
     cpus = sum(name.startswith("cpu") for name in draft.devices)
     if not cpus or not (rates or drives):
@@ -87,7 +90,7 @@ def _drive_part(draft: Draft, layout: Layout, rates: list[Figure]) -> str:
             changes[key] = draft.assume(
                 f"large {direction}s of the drive", gb_per_s(rate), f"{_DRIVE}; no fio job has such blocks"
             )
-        single = [f for f in draft.of("storage_latency", direction=direction, depth=1.0) if f.at["is_direct"] == 1.0]
+        single = draft.of("storage_latency", direction=direction, depth=1.0, is_direct=1.0, is_mixed=0.0)
         if single:
             quickest = min(single, key=lambda figure: figure.value)
             changes[f"{direction}_latency"] = draft.measured(f"{quickest.value * 1e6:.4g} us", [quickest], f"one {direction}")

@@ -24,6 +24,8 @@ def add_devices(draft: Draft, layout: Layout) -> None:
     gpus = layout.of_kind("gpu") or _gpus_of_figures(draft, layout)
     if gpus:
         _Gpus(draft, layout, gpus).add()
+    elif draft.of("collective"):
+        draft.assumptions.append("collectives: not used (the file does not list its GPUs; give --topo or --hwloc)")
     add_adapters(draft, layout)
 
 
@@ -222,7 +224,9 @@ class _Gpus:
         layout = self.layout
         port = self.part.fabric
         if not (layout.gpu_links or layout.gpu_rates or layout.gpu_switch_bytes_per_s):
-            if port is not None and len(names) > 1 and not self.layout.of_kind("gpu"):
+            if port is not None and self._is_linked(len(names)):
+                self._assume_links(names)
+            elif port is not None and len(names) > 1 and not self.layout.of_kind("gpu"):
                 self.draft.assumptions.append("links among GPUs: none (give --topo or --hwloc if there are)")
             return
         if port is None:
@@ -250,6 +254,29 @@ class _Gpus:
         for count, pairs in by_lanes.items():
             self.draft.links[f"gpu-links-{count}"] = {"part": part, "lanes": count, "pairs": pairs}
 
+    def _is_linked(self, num: int) -> bool:
+        """Whether collectives on this node alone were faster than PCIe carries."""
+        pcie: Any = self.part.pcie and self.catalogue[self.part.pcie.part]
+        limit = pcie.transfers * pcie.coding / 8.0 * self.part.pcie.lanes if pcie else 0.0
+        own = self.draft.of("collective", ranks=float(num), nodes=1.0)
+        return max((float(f.at["bus_bytes_per_s"]) for f in own), default=0.0) > limit
+
+    def _assume_links(self, names: list[str]) -> None:
+        """All links that the part has, by a switch where there is one of that kind, else divided among the others."""
+        port = self.part.fabric
+        link: Any = self.catalogue[port.part]
+        raw = link.lane_bandwidth or link.transfers * link.coding / 8.0
+        part = self._collectives(port.part, raw * port.lanes, len(names))
+        if port.part in _GPU_SWITCHES:
+            self.draft.devices["nvswitch"] = {"part": _GPU_SWITCHES[port.part]}
+            self.draft.links["gpu-links"] = {"part": part, "lanes": port.lanes, "between": ["gpu*", "nvswitch"]}
+        else:
+            lanes = max(1, port.lanes // (len(names) - 1))
+            self.draft.links["gpu-links"] = {"part": part, "lanes": lanes, "mesh": names}
+        self.draft.assumptions.append(
+            f"links among GPUs: all {port.lanes} of {self.part_name} (collectives are faster than PCIe; give --topo to be sure)"
+        )
+
     @staticmethod
     def _per_gpu(lanes: dict[tuple[int, int], int], num: int) -> int:
         """Links of one GPU: the sum over its partners, but what each pair shows where a switch joins them."""
@@ -259,7 +286,7 @@ class _Gpus:
 
     def _collectives(self, name: str, raw: float, num: int) -> str:
         """The link part, with the efficiency and hop latency of measured collectives on one node."""
-        own = [f for f in self.draft.of("collective", ranks=float(num)) if f.at["nodes"] == 1.0]
+        own = [f for f in self.draft.of("collective", ranks=float(num)) if float(f.at["nodes"]) <= 1.0]
         reduces = [f for f in own if f.at["kind"] == "all_reduce"]
         chosen = reduces or own
         others = [f for f in self.draft.of("collective") if f.at["ranks"] != float(num)]

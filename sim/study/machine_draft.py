@@ -19,6 +19,9 @@ from sim.interchange.machines.figures import Adapter
 ASSUMED = "assumed"
 #: raw rate of 16 lanes of PCIe 4, bytes/s (PCI-SIG: 16 GT/s, 128b/130b)
 _PCIE4_X16 = 31.5e9
+_PCIE5_X16 = 63e9
+#: raw rate of the twelve links of an A100 (NVIDIA), bytes/s
+_NVLINK3 = 300e9
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,6 +131,7 @@ def gpu_part(draft: Draft, layout: Layout) -> str:
         raise InputError(Fault(what=what, remedy="name the nearest with --gpu PART (see `tiersim list parts`)"))
     most = max(layout.gpu_links.values(), default=0)
     copies = [f.value for f in draft.of("copy") if f.at.get("direction") in ("h2d", "d2h")]
+    bus = max((float(f.at["bus_bytes_per_s"]) for f in draft.of("collective", nodes=1.0)), default=0.0)
     guesses = {18: "h100-sxm", 12: "a100-80gb-sxm", 6: "v100-32gb-sxm", 4: "rtx-3090", 2: "v100-32gb-sxm"}
     if layout.gpu_vendor == "amd":
         part, why = _amd_guess(layout.gpu_links)
@@ -135,6 +139,9 @@ def gpu_part(draft: Draft, layout: Layout) -> str:
         part, why = ("gb200" if most > 6 else "gh200-96gb"), "by its NVLinks and its memory that is a NUMA node of the host"
     elif most:
         part, why = guesses.get(most, "v100-32gb-sxm"), f"by its {most} NVLinks"
+    elif bus > _PCIE5_X16:
+        part = "h100-sxm" if bus > _NVLINK3 else "a100-80gb-sxm"
+        why = f"by collectives at {gb_per_s(bus)}, more than PCIe carries"
     elif copies and max(copies) > _PCIE4_X16:
         part, why = "h100-pcie", f"by copies at {gb_per_s(max(copies))}, more than PCIe 4 carries"
     else:
@@ -166,12 +173,14 @@ def apu_of(draft: Draft, layout: Layout) -> str:
 
 
 def num_gpus(draft: Draft, layout: Layout) -> int:
-    """GPUs of the layout, else those that measurements name (gpu0, gpu1, ...), else one if `gpu` was asked for."""
+    """GPUs of the layout, else those that measurements name (gpu0, gpu1, ...) or that took part in a collective on one
+    node, else one if `gpu` was asked for."""
     if known := len(layout.of_kind("gpu")):
         return known
     words = [word for figure in draft.figures for word in str(figure.at.get("device", "")).split("-")]
     numbers = {int(word[3:]) for word in words if word.startswith("gpu") and word[3:].isdigit()}
-    return max(numbers, default=0 if draft.gpu else -1) + 1
+    ranks = [int(float(figure.at["ranks"])) for figure in draft.of("collective", nodes=1.0)]
+    return max(max(numbers, default=0 if draft.gpu else -1) + 1, *ranks, 0)
 
 
 def median(figures: Iterable[Figure]) -> float:

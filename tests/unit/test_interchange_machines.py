@@ -407,9 +407,11 @@ def test_copies_of_a_range_and_of_older_tools() -> None:
         "   Transfer Size (Bytes)\tBandwidth(GB/s)\n   33554432\t\t\t6.5\n"
     )
     told = [(f.at["direction"], f.at["size_bytes"], f.at["is_pinned"], f.value) for f in copies.parse(table, "c")]
-    assert told == [("h2d", 1024, 1, 400.5e6), ("h2d", 33554432, 1, 12e9), ("d2h", 33554432, 0, 6.5e9)]
+    assert told == [
+        ("h2d", 1024, 1, 400.5e6 * 1.024), ("h2d", 33554432, 1, 12e9 * 1.024), ("d2h", 33554432, 0, 6.5e9),
+    ]  # fmt: skip
     line = "bandwidthTest-H2D-Pinned, Bandwidth = 12446.5 MB/s, Time = 0.00257 s, Size = 33554432 bytes, NumDevsUsed = 1"
-    assert copies.parse(line, "c")[0].value == 12446.5e6
+    assert copies.parse(line, "c")[0].value == pytest.approx(12446.5e6 * 1.024)
     rocm = (
         "RocmBandwidthTest Version: 1.0.0\n  Device: 0,  CPU X\n  Device: 1,  Vega 20,  44:0.0\n\n"
         "          Unidirectional peak bandwidth GB/s\n\n          D/D       0           1\n\n"

@@ -1,4 +1,4 @@
-"""Copy benchmarks: CUDA bandwidthTest, rocm-bandwidth-test, SuperBench's gpu-copy and ROCm bandwidth logs -> figures."""
+"""Copy benchmarks -> figures: CUDA bandwidthTest, rocm-bandwidth-test, TransferBench p2p, SuperBench's gpu-copy and logs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,21 @@ _SUPERBENCH = re.compile(
 )
 _ROCM_SIZE = re.compile(r"(?m)^\s*(H2D|D2H)_Bandwidth_(pinned|unpinned|pageable)\s+\+?(\d+)(By|kB|MB)\s+GB/sec\s+([0-9.]+)")
 _ROCM_DEVICE = re.compile(r"(?m)^\s*Device: (\d+),\s+([^,\n]+)(,[^\n]*)?$")
+_ROCM_MATRIX = re.compile(r"(?m)^[ \t]*(Uni|Bi?)directional (?:copy )?peak bandwidth GB/s[ \t]*\n\s*D/D[ \t]+([\d \t]+)")
+#: TransferBench p2p: who reads and where it writes; the GPU's own kernels copy
+_TRANSFER_HEAD = re.compile(r"(?m)^\s*SRC\+EXE\\DST[ \t]+(.*)$")
+_TRANSFER_ROW = re.compile(r"(?m)^\s*(CPU|GPU) (\d+)[ \t]+->[ \t]+([0-9. \tN/A]+)$")
+#: a device that the driver names without a bus id is a processor, unless its name says otherwise
+_GPU_NAME = re.compile(r"Instinct|Radeon RX|Radeon PRO|Radeon AI|Vega|gfx\d", re.I)
 _SCALES = {"By": 1.0, "kB": 2.0**10, "MB": 2.0**20}
+#: bandwidthTest before CUDA 10.1 divides KiB by ms and calls it MB/s; since then it prints GB/s of 1e9
+_OLD_MB = 1.024e6
 _TABLE = {"Host to Device": "h2d", "Device to Host": "d2h", "Device to Device": "d2d"}
 
 
 def looks_like(text: str) -> bool:
     """Whether one of the tools wrote the text."""
-    return any(p.search(text) for p in (_CUDA, _CUDA_TABLE, _SUPERBENCH, _ROCM_SIZE)) or "RocmBandwidthTest" in text
+    return any(p.search(text) for p in (_CUDA, _CUDA_TABLE, _SUPERBENCH, _ROCM_SIZE, _ROCM_MATRIX, _TRANSFER_ROW))
 
 
 def parse(text: str, file: str) -> list[Figure]:
@@ -38,6 +46,7 @@ def parse(text: str, file: str) -> list[Figure]:
         *_superbench(text, file),
         *_rocm_sizes(text, file),
         *_rocm_matrix(text, file),
+        *_transfer_bench(text, file),
     ]
 
 
@@ -48,8 +57,6 @@ def _copy(value: float, file: str, direction: str, device: str = "gpu0", /, **at
 
 
 def _names(text: str, file: str) -> Iterator[Figure]:
-    if "RocmBandwidthTest" in text:
-        return
     for match in _CUDA_DEVICE.finditer(text):
         yield Figure(quantity="gpu_name", value=0.0, source=file, at={"device": f"gpu{match[1]}"}, text=match[2])
 
@@ -57,12 +64,11 @@ def _names(text: str, file: str) -> Iterator[Figure]:
 def _cuda(text: str, file: str) -> Iterator[Figure]:
     for match in _CUDA.finditer(text):
         is_pinned = float(match[2] in (None, "Pinned"))
-        rate = float(match[3]) * (1e9 if match[4] == "G" else 1e6)
+        rate = float(match[3]) * (1e9 if match[4] == "G" else _OLD_MB)
         yield _copy(rate, file, match[1].lower(), is_pinned=is_pinned, size_bytes=float(match[5]))
     for match in _CUDA_TABLE.finditer(text):
         is_pinned = float("PAGEABLE" not in match[2].upper())
-        # the table is in GB/s of 1e9 since CUDA 10.1, before it in MB/s
-        scale = 1e9 if "GB/s" in match[2] else 1e6
+        scale = 1e9 if "GB/s" in match[2] else _OLD_MB
         for line in match[3].splitlines():
             if cells := line.split():
                 size = float(cells[0])
@@ -94,30 +100,52 @@ def _rocm_sizes(text: str, file: str) -> Iterator[Figure]:
 
 
 def _rocm_matrix(text: str, file: str) -> Iterator[Figure]:
-    """The peak matrices of rocm-bandwidth-test: devices without a bus id are CPUs."""
-    if "RocmBandwidthTest" not in text:
+    """The peak matrices of rocm-bandwidth-test; the header tells which devices are its columns."""
+    matrices = list(_ROCM_MATRIX.finditer(text))
+    if not matrices:
         return
-    devices = {int(match[1]): (match[2].strip(), bool(match[3])) for match in _ROCM_DEVICE.finditer(text)}
-    gpus = [number for number, (_name, has_bus) in sorted(devices.items()) if has_bus]
+    devices = {
+        int(match[1]): (match[2].strip(), bool(match[3] or (_GPU_NAME.search(match[2]) and " w/ " not in match[2])))
+        for match in _ROCM_DEVICE.finditer(text)
+    }
+    gpus = [number for number, (_name, is_gpu) in sorted(devices.items()) if is_gpu]
     names = {number: f"gpu{index}" for index, number in enumerate(gpus)}
     # an integrated GPU goes by a general name: its processor's says more ("... w/ Radeon 8060S")
-    integrated = next((name for name, has_bus in devices.values() if not has_bus and "w/ Radeon" in name), "")
+    integrated = next((name for name, is_gpu in devices.values() if not is_gpu and "w/ Radeon" in name), "")
     for number, name in names.items():
         told = devices[number][0]
         model = integrated if integrated and told == "AMD Radeon Graphics" else told
         yield Figure(quantity="gpu_name", value=0.0, source=file, at={"device": name}, text=model)
-    for title, is_duplex in (("Unidirectional", 0.0), ("Bidirectional", 1.0)):
-        found = re.search(rf"{title} (?:copy )?peak", text)
-        for line in text[found.start() :].splitlines()[3:] if found else ():
+    for match in matrices:
+        columns = [int(cell) for cell in match[2].split()]
+        for line in text[match.end() :].splitlines()[1:]:
             cells = line.split()
-            if not cells:
-                continue
-            if not cells[0].isdigit():
+            if cells and not cells[0].isdigit():
                 break
-            row = int(cells[0])
-            for column, cell in zip(sorted(devices), cells[1:], strict=False):
-                if cell != "N/A" and row in devices:
-                    yield from _rocm_cell(row, column, float(cell) * 1e9, is_duplex, names, file)
+            for column, cell in zip(columns, cells[1:], strict=False):
+                if cell != "N/A" and int(cells[0]) in devices:
+                    yield from _rocm_cell(int(cells[0]), column, float(cell) * 1e9, float(match[1] != "Uni"), names, file)
+
+
+def _transfer_bench(text: str, file: str) -> Iterator[Figure]:
+    """Rows of GPUs in the first matrix: what their kernels write to the host and to each other.
+
+    Rows of CPUs are copies by the processor's threads, which no copy of a framework is.
+    """
+    head = _TRANSFER_HEAD.search(text)
+    if head is None:
+        return
+    end = re.search(r"(?m)^\s*Bidirectional", text[head.end() :])
+    columns = re.findall(r"(CPU|GPU) (\d+)", head[1])
+    for match in _TRANSFER_ROW.finditer(text[head.end() :][: end.start() if end else None]):
+        for (kind, number), cell in zip(columns, match[3].split(), strict=False):
+            if match[1] == "GPU" and cell != "N/A":
+                own, other = f"gpu{int(match[2])}", f"gpu{int(number)}"
+                direction, device = (
+                    ("d2h", own) if kind == "CPU" else ("d2d", own) if own == other else ("p2p", f"{own}-{other}")
+                )
+                more: dict[str, float | str] = {"engine": "sm"} | ({"node": float(number)} if kind == "CPU" else {})
+                yield _copy(float(cell) * 1e9, file, direction, device, **more)
 
 
 def _rocm_cell(row: int, column: int, value: float, is_duplex: float, names: dict[int, str], file: str) -> Iterator[Figure]:

@@ -20,9 +20,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     stream             kernel (copy scale add triad), threads  bytes/s as STREAM counts them
     device_stream      kernel, device                      bytes/s
     copy               direction (h2d d2h d2d p2p), device, is_pinned, is_duplex, size_bytes  bytes/s
-    collective         kind, ranks, nodes, size_bytes      s
-    storage_bandwidth  direction (read write), block_bytes, depth, pattern  bytes/s
-    storage_latency    direction, block_bytes, depth       s
+    collective         kind, ranks, nodes (0 = not told), size_bytes  s
+    storage_bandwidth  direction (read write), block_bytes, depth, pattern, is_mixed  bytes/s
+    storage_latency    direction, block_bytes, depth, is_mixed  s
     gpu_name           device                              0; `text` has the name
     """
 

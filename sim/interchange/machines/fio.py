@@ -34,13 +34,17 @@ _SCALES = {"": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30}
 
 def looks_like(text: str) -> bool:
     """Whether fio signed the text, or complained in it."""
-    return '"fio version"' in text or text.startswith("fio: ") or bool(_JOB.search(text) and _SIDE.search(text))
+    return (
+        '"fio version"' in text
+        or text.startswith("fio: ")
+        or bool((_JOB.search(text) or _HEAD.search(text)) and _SIDE.search(text))
+    )
 
 
 def parse(text: str, file: str) -> list[Figure]:
     """Rates and latencies of jobs without error. Raises InputError when no document is whole, or every job failed."""
     document = _last_document(text)
-    if document is None and _JOB.search(text):
+    if document is None and (_JOB.search(text) or _SIDE.search(text)):
         return list(_of_report(text, file))
     if document is None:
         what = "has no whole fio result"
@@ -76,19 +80,22 @@ def _together(found: list[tuple[object, Figure]]) -> list[Figure]:
 
 def _of_report(text: str, file: str) -> Iterator[Figure]:
     """fio's report for people. Jobs that failed are left out."""
-    heads = {match["name"].strip(): match for match in _HEAD.finditer(text)}
-    starts = list(_JOB.finditer(text))
+    heads = list(_HEAD.finditer(text))
+    # pasted reports may have lost the lines that tell a job's outcome: what follows its description is its result
+    starts = list(_JOB.finditer(text)) or heads
     for index, job in enumerate(starts):
-        head = heads.get(job["name"].strip())
-        if int(job["error"]) or head is None:
+        told = job.groupdict()
+        own = [head for head in heads if head["name"].strip() == job["name"].strip() and head.start() <= job.start()]
+        if int(told.get("error", 0)) or not own:
             continue
+        head, num_jobs = own[-1], int(told.get("jobs", 1))
         body = text[job.end() : starts[index + 1].start() if index + 1 < len(starts) else len(text)]
         sides = list(_SIDE.finditer(body))
         for place, side in enumerate(sides):
             part = body[side.end() : sides[place + 1].start() if place + 1 < len(sides) else len(body)]
             at: dict[str, float | str] = {
-                "direction": side["way"], "block_bytes": _size(head["bs"]), "depth": float(head["depth"]) * int(job["jobs"]),
-                "pattern": "random" if "rand" in head["rw"] else "sequential",
+                "direction": side["way"], "block_bytes": _size(head["bs"]), "depth": float(head["depth"]) * num_jobs,
+                "pattern": "random" if "rand" in head["rw"] else "sequential", "is_mixed": _is_mixed(head["rw"]),
                 "is_direct": float(head["engine"] in _DIRECT_ENGINES),
                 "operations_per_s": _count(side["iops"] or side["old_iops"]),
             }  # fmt: skip
@@ -98,6 +105,11 @@ def _of_report(text: str, file: str) -> Iterator[Figure]:
             if latency := _LATENCY.search(part):
                 seconds = float(latency["mean"]) * _UNITS[latency["unit"]]
                 yield Figure(quantity="storage_latency", value=seconds, source=name, at=at)
+
+
+def _is_mixed(pattern: str) -> float:
+    """1.0 for jobs that read and write at once: neither rate is what the drive reaches alone."""
+    return float(pattern.removeprefix("rand") in ("rw", "readwrite"))
 
 
 def _count(text: str) -> float:
@@ -134,8 +146,8 @@ def _last_document(text: str) -> dict[str, Any] | None:
 def _job(job: dict[str, Any], shared: dict[str, Any], file: str) -> Iterator[Figure]:
     own = job.get("job options")
     options = shared | (own if isinstance(own, dict) else {})
-    block = _size(str(options.get("bs", "4k")).split(",")[0])
-    pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"
+    block = _size(str(options.get("bs", options.get("blocksize", "4k"))).split(",")[0])
+    pattern = "random" if "rand" in str(options.get("rw", options.get("readwrite", ""))) else "sequential"
     depth = _number(options.get("iodepth"), 1.0) * _number(options.get("numjobs"), 1.0)
     is_direct = str(options.get("direct", "0")) == "1"
     for direction in ("read", "write"):
@@ -145,6 +157,7 @@ def _job(job: dict[str, Any], shared: dict[str, Any], file: str) -> Iterator[Fig
         rate = _number(side.get("bw_bytes")) or _number(side.get("bw")) * 1024.0
         at = {
             "direction": direction, "block_bytes": block, "depth": depth, "pattern": pattern, "is_direct": float(is_direct),
+            "is_mixed": _is_mixed(str(options.get("rw", options.get("readwrite", "")))),
             "operations_per_s": _number(side.get("iops")),
         }  # fmt: skip
         name = f"{file}: job {str(job.get('jobname', ''))[:60]}, {direction}"

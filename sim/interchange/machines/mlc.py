@@ -18,13 +18,18 @@ _WRITE_SHARES = {"ALL Reads": 0.0, "3:1 Reads-Writes": 0.25, "2:1 Reads-Writes":
 _CODES = {2: 1 / 3, 3: 0.25, 5: 0.5, 6: 1.0, 7: 1 / 3, 8: 0.5, 9: 0.25, 10: 1 / 3, 11: 0.25, 12: 0.2}
 _TRAFFIC = re.compile(r"(?:^|\s)-W\s?(\d+)\b")
 _TARGET = re.compile(r"(?:^|\s)(?:-j\s?|--membind[= ]|-m\s?)(\d+)\b")
+#: heading -> quantity of the rows below it; pasted matrices lose their heading and keep the line on the traffic
+_SECTIONS = {
+    "Measuring idle latencies": "memory_latency", "Measuring Memory Bandwidths between nodes": "memory_bandwidth",
+    "Measuring Loaded Latencies": "loaded_latency",
+}  # fmt: skip
 #: a load that hits a cache is no memory latency: a test on a small buffer
 _LEAST_LATENCY_NS = 20.0
 
 
 def looks_like(text: str) -> bool:
     """Whether MLC named itself."""
-    return "Memory Latency Checker" in text or "Measuring Loaded Latencies" in text
+    return any(word in text for word in ("Memory Latency Checker", "Peak Injection Memory Bandwidths", *_SECTIONS))
 
 
 def parse(text: str, file: str) -> list[Figure]:
@@ -40,12 +45,11 @@ def _figures(text: str, file: str) -> Iterator[Figure]:
             code = _TRAFFIC.search(line)
             write_share = _CODES.get(int(code[1]), 0.0) if code else 0.0
             target = float(node[1]) if (node := _TARGET.search(line)) else target if line.startswith("Command") else 0.0
-        if "idle latencies" in line:
-            section = "memory_latency"
-        elif "Bandwidths between nodes" in line:
-            section = "memory_bandwidth"
-        elif "Loaded Latencies" in line:
-            section = "loaded_latency"
+        heading = next((quantity for words, quantity in _SECTIONS.items() if words in line), None)
+        if heading is not None:
+            section = heading
+        elif "traffic type" in line:
+            section = "loaded_latency" if section == "loaded_latency" else "memory_bandwidth"
         elif line.startswith("Measuring"):
             section = ""
         elif match := _MIX.match(line):

@@ -10,14 +10,14 @@ from typing import Any
 from sim.interchange.machines.figures import Figure
 
 _DEVICE = re.compile(r"(?m)^\s*Device (\d+): ([^\n(]+?)\s*(?:\(([0-9a-fA-F:.]+)\))?\s*:?$")
-_RUNNING = re.compile(r"^Running (\w+?)\.")
+_RUNNING = re.compile(r"^\s*Running (\w+?)\.")
 _CELLS = re.compile(r"^[\s\d.]*(?:N/A|[\s\d.])*$")
 _DIRECTIONS = (("host_to_device", "h2d"), ("device_to_host", "d2h"), ("device_to_device", "p2p"))
 
 
 def looks_like(text: str) -> bool:
     """Whether nvbandwidth named itself or one of its test cases."""
-    return "nvbandwidth" in text[:4096] or bool(re.search(r"(?m)^Running \w+_memcpy_(?:ce|sm)\.", text))
+    return "nvbandwidth" in text[:4096] or bool(re.search(r"(?m)^\s*Running \w+_memcpy_\w*(?:ce|sm)\.", text))
 
 
 def parse(text: str, file: str) -> list[Figure]:

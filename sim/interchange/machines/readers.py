@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from sim.errors import Fault, InputError
 from sim.interchange import source
 from sim.interchange.machines import amd_topo, copies, fio, hwloc, mlc, nccl_tests, nvbandwidth, nvidia_topo, stream
 from sim.interchange.machines.figures import Figure, Layout
+
+#: quotation marks of mails and issues
+_QUOTE = re.compile(r"(?m)^[ \t]*>(?:[ \t]?>)*[ \t]?")
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -68,6 +72,8 @@ def kind_of(text: str) -> str:
 
 def _text(path: str | Path, kind: str) -> str:
     text = source.text(path)
+    if kind != "hwloc":
+        text = _QUOTE.sub("", text)
     if READERS[kind].looks_like(text) or (kind == "hwloc" and text.lstrip("\ufeff \r\n\t").startswith("<")):
         return text
     found = kind_of(text)
