@@ -85,7 +85,7 @@ def _print_fit(found: Fit, body: dict[str, Any], out: Console, *, every_term: bo
         for term in need.largest[:5]:
             size = format_bytes(term.size_bytes)
             ranks = found.footprint.ranks_per_host if term.tier != "gpu" and term.per == "rank" else 1
-            times = f", on each of {ranks} ranks" if ranks > 1 else ""
+            times = f", for each of the host's {ranks} ranks" if ranks > 1 else ""
             out.print(Text(f"  {size:>10}  {term.name}" + (f" = {term.formula}" if term.formula else "") + times))
     out.print()
     out.print(_phase_table(found))
@@ -180,12 +180,22 @@ def _print_points(name: str, points: list[dict[str, Any]], out: Console) -> None
 
     out.print(Text(name, style="bold"))
     tiers = list(dict.fromkeys(tier for point in points for tier in point["tiers"]))
+    jobs = [point["scenario"].removeprefix(name).lstrip(": ") for point in points]
     parameters = list(dict.fromkeys(key for point in points for key in point["parameters"]))
     searched = list(points[0].get("max", {})) if points else []
-    table = plain_table("Point", *(key.rsplit(".", 1)[-1] for key in parameters), *tiers, *(f"max {key}" for key in searched))
-    for point in points:
+    several = ("job",) if any(jobs) else ()
+    table = plain_table(
+        "Point", *several, *(key.rsplit(".", 1)[-1] for key in parameters), *tiers, *(f"max {key}" for key in searched)
+    )
+    for point, job in zip(points, jobs, strict=True):
         word, style = _VERDICTS[point["verdict"]]
         cells = [str(point["parameters"].get(key, "")) for key in parameters]
         peaks = [format_bytes(point["tiers"][tier]["peak_bytes"]) if tier in point["tiers"] else "" for tier in tiers]
-        table.add_row(Text(word, style=style), *cells, *peaks, *(str(value) for value in point.get("max", {}).values()))
+        table.add_row(
+            Text(word, style=style),
+            *([job] if several else []),
+            *cells,
+            *peaks,
+            *(str(value) for value in point.get("max", {}).values()),
+        )
     out.print(table)

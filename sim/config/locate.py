@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
+from sim.config.near_names import sharing
 from sim.errors import Fault, InputError
 
 #: kind of built-in -> (folder, word in messages)
@@ -59,6 +60,10 @@ def locate(name: str, kind: str, *, relative_to: str | Path | None = None) -> Pa
     if nested.is_file() and ".." not in Path(short).parts:
         return nested
     word = KINDS.get(kind, kind)
-    near = get_close_matches(short, names, n=1, cutoff=0.5)
-    remedy = f"did you mean {near[0]!r}?" if near else f"see `tiersim list {kind}`, or give a path that ends in .yaml"
+    near = sharing(short, names) or get_close_matches(short, names, n=1, cutoff=0.5)
+    remedy = (
+        f"did you mean {' or '.join(map(repr, near))}?"
+        if near
+        else f"see `tiersim list {kind}`, or give a path that ends in .yaml"
+    )
     raise InputError(Fault(what=f"unknown {word} {name!r}", remedy=remedy))

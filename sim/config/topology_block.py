@@ -28,8 +28,13 @@ from sim.config.machine import expanded, load_machine, machine_from, numbered
 from sim.config.validation import FaultList, refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe, dotted, read_yaml
 from sim.errors import Fault, InputError
+from sim.topology.build import TIER_KINDS
 from sim.topology.machine import Machine
 
+#: what a machine says as a whole, and a scenario may set
+_HEADING = ("nodes", "reserved", "memory_limit", "pinned_limit", "shared_limit", "title")
+#: kinds of memory after which results name a device's tier
+TIER_NAMES = frozenset(TIER_KINDS.values())
 _PATCH_KEYS = ("base", "add", "set", "parts", "sources")
 _LINK_KEYS = ("between", "mesh", "pairs")
 _SHORT_LINK = re.compile(r"(?P<part>[\w.-]+)-x(?P<lanes>[0-9]+)")
@@ -110,11 +115,13 @@ class _Patch:
         for target, value in raw.get("set", {}).items():
             for single in self._meant(target):
                 self._set(single, value, (*self.path, "set", target))
-        self.faults.stop()
         try:
-            return machine_from(dataclasses.replace(self.base, data=self.data), name=Path(self.base.file).stem)
+            machine = machine_from(dataclasses.replace(self.base, data=self.data), name=Path(self.base.file).stem)
         except InputError as error:
-            raise type(error)([self._placed(fault) for fault in error.faults]) from None
+            found = [self._placed(fault) for fault in error.faults]
+            raise type(error)([*self.faults, *self._blamed(found)]) from None
+        self.faults.stop()
+        return machine
 
     def _put(self, target: tuple[str, str], value: Any, source: NodePath) -> None:
         table, name = target
@@ -137,18 +144,19 @@ class _Patch:
     def _set(self, target: str, value: Any, source: NodePath) -> None:
         name, *keys = target.split(".")
         table = next((kind for kind in ("devices", "links", "parts") if name in self.data.get(kind, {})), None)
-        if table is None and not keys and name in ("nodes", "reserved", "title"):
+        if table is None and not keys and name in _HEADING:
             self.data[name] = value
             self.origin[(name,)] = source
             return
         if table is None:
-            known = [*self.data.get("devices", {}), *self.data.get("links", {}), "nodes", "reserved"]
+            known = [*self.data.get("devices", {}), *self.data.get("links", {}), *_HEADING]
             what = f"unknown device or link {name!r}"
             self.faults.append(self.scenario.fault(source, what, suggestion(name, known)))
             return
         if not keys and value is None:
             del self.data[table][name]
             return
+        keys = _of_memory(self.data[table][name], keys)
         node = self.data[table]
         for key in (name, *keys)[:-1]:
             node = _opened(node, key)
@@ -160,13 +168,44 @@ class _Patch:
         self.origin[(table, name, *keys)] = source
 
     def _placed(self, fault: Fault) -> Fault:
-        """The fault at its place in the scenario if it is about something that the scenario wrote."""
+        """The fault at its place in the scenario if it is about something that the scenario wrote, or about what holds that."""
+        above: NodePath = ()
         for target, source in self.origin.items():
-            inner = fault.path.removeprefix(dotted(target))
+            written = dotted(target)
+            inner = fault.path.removeprefix(written)
             if inner != fault.path and inner[:1] in ("", ".", "["):
                 path = dotted(source) + inner
                 return dataclasses.replace(fault, file=self.scenario.file, line=self.scenario.line(source), path=path)
-        return fault
+            if fault.path and written.startswith(f"{fault.path}."):
+                above = source
+        if not above:
+            return fault
+        return dataclasses.replace(fault, file=self.scenario.file, line=self.scenario.line(above), path=dotted(above))
+
+    def _blamed(self, faults: list[Fault]) -> list[Fault]:
+        """Faults that show elsewhere in a machine that had none before it was changed: they point at the changes."""
+        left = [fault for fault in faults if fault.file != self.scenario.file]
+        if not left or not self.origin:
+            return faults
+        try:
+            machine_from(self.base)
+        except InputError:
+            return faults
+        return [self._changed(fault) if fault in left else fault for fault in faults]
+
+    def _changed(self, fault: Fault) -> Fault:
+        """A fault of the machine as changed, at the line where the scenario changes it."""
+        what = f"{Path(self.base.file).stem} as changed here: {dataclasses.replace(fault, file='', line=0, remedy='')}"
+        return self.scenario.fault(self.path, what, fault.remedy)
+
+
+def _of_memory(entry: object, keys: list[str]) -> list[str]:
+    """`cpu0.dram.capacity`, as results name the tier, is `cpu0.memory.capacity`; `gpu0.hbm.capacity` is `gpu0.capacity`."""
+    has_dimms = isinstance(entry, Mapping) and "memory" in entry
+    if not keys or not (keys[0] in TIER_NAMES or (keys[0] == "memory" and keys[1:] == ["capacity"] and not has_dimms)):
+        return keys
+    rest = keys[1:] or ["capacity"]
+    return ["memory", *rest] if has_dimms else rest
 
 
 def _lay(target: dict[str, Any], changes: Mapping[str, Any]) -> None:

@@ -17,6 +17,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from sim.config.foreign_keys import meant_by
+from sim.config.near_names import plain, sharing
 from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import Fault, InputError
 
@@ -74,30 +76,19 @@ def unknown_key(key: str, known: Iterable[str], document: Document, path: NodePa
     return document.fault(path, f"unknown key {key!r}", suggestion(key, known))
 
 
-#: what people also call a key, where spelling does not lead to it
-_MEANT = {
-    "dtype": "precision", "zero_stage": "parallelism.zero_stage", "zero": "parallelism.zero_stage",
-    "num_gpus": "parallelism.data", "gpus": "parallelism.data", "world_size": "parallelism.data", "lora": "adapter",
-    "qlora": "adapter", "peft": "adapter", "params": "weights", "parameters": "weights", "kv": "kv_cache",
-    "seq": "sequence_length", "context_length": "sequence_length", "accumulation": "gradient_accumulation",
-    "recompute": "checkpointing", "flash_attention": "attention", "max_tokens": "output_length",
-}  # fmt: skip
-
-
 def suggestion(word: str, known: Iterable[str], label: str = "known") -> str:
     """``did you mean 'batch_size'?``, or the list of what is known when nothing is near."""
     names = sorted(known)
-    meant = _MEANT.get(word.lower(), "")
-    if meant.split(".")[0] in names:
-        return f"did you mean {meant!r}?"
-    begun = [name for name in names if re.match(rf"{re.escape(word.lower())}(?![a-z0-9])", name)]
+    if meant := meant_by(word, names):
+        return meant
+    begun = [name for name in names if re.match(rf"{re.escape(plain(word))}(?![a-z0-9])", name)]
     if begun:  # 'h100' -> 'h100-pcie', 'h100-sxm'
         return f"did you mean {' or '.join(map(repr, begun[:4]))}?"
-    near = get_close_matches(word, names, n=1, cutoff=0.6)
+    near = sharing(word, names) or get_close_matches(word, names, n=1, cutoff=0.6)
     if not near:  # a word inside another: 'zero' -> 'zero_stage'
         near = [name for name in names if len(word) > 2 and (word in name or name in word)][:1]
     if near:
-        return f"did you mean {near[0]!r}?"
+        return f"did you mean {' or '.join(map(repr, near))}?"
     shown = ", ".join(names[:24]) + (", ..." if len(names) > 24 else "")
     return f"{label}: {shown}" if names else ""
 

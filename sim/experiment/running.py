@@ -20,6 +20,7 @@ from sim.experiment.unmeasured import ends_of
 from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import capacity_plan, needs_sentence
+from sim.placement.host_limits import limit_needs
 from sim.placement.plan import Entry, Placement
 from sim.placement.resolve import tier_views
 from sim.placement.roles import role_notes
@@ -62,7 +63,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
         solved = solve(scenario)
     step = solved.step
     summary = msgspec.structs.replace(solved.summary, tiers=_peaks(scenario, solved.summary.tiers))
-    reasons = _overflows(summary.tiers)
+    reasons = _overflows(summary.tiers) + _limited(scenario.job, scenario.machine)
     if reasons:
         reasons += (*zone_notes(scenario.job.workload, scenario.machine), *locked_notes(scenario.job, scenario.machine))
     penalty, base, fastest = _penalty(scenario, summary.step_time_s, twins) if with_penalty else (1.0, "", None)
@@ -145,6 +146,14 @@ def _step_times(solved: Solved, job: Job) -> tuple[float, ...]:
     """How long each step of a job took, from its start on."""
     ends = step_ends(solved.replay, job.steps)
     return tuple(end - begin for begin, end in pairwise((0.0, *ends)))
+
+
+def _limited(job: Job, machine: Machine) -> list[str]:
+    """One sentence per limit of the host that the job exceeds."""
+    if not isinstance(job.workload, (Training, Inference)):
+        return []
+    needs = limit_needs(job.workload, job.placement, machine).values()
+    return [need.sentence() for need in needs if need.verdict == "does_not_fit"]
 
 
 def _peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str, TierUse]:

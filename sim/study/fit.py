@@ -11,6 +11,7 @@ from sim.errors import Fault, InputError
 from sim.experiment.preparing import placed
 from sim.experiment.together import on_host
 from sim.placement.capacity import TierNeed, Verdict, capacity_plan, phase_plan, plan_footprint
+from sim.placement.host_limits import limit_needs, limit_phases
 from sim.placement.plan import Placement
 from sim.placement.roles import role_notes
 from sim.placement.zones import zone_notes
@@ -99,7 +100,7 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
     planned(scenario.job)  # refuses a trace before anything is placed
     job = placed(scenario.job, machine)
     workload = planned(job)
-    needs = capacity_plan(workload, job.placement, machine)
+    needs = capacity_plan(workload, job.placement, machine) | limit_needs(workload, job.placement, machine)
     found = plan_footprint(workload, job.placement, machine)
     worst: Verdict = max((need.verdict for need in needs.values()), key=_ORDER.index, default=_ORDER[0])
     changes = suggestions(workload, job.placement, machine) if with_suggestions and worst == "does_not_fit" else ()
@@ -109,7 +110,7 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
         verdict=worst,
         tiers=needs,
         footprint=found,
-        phases=phase_plan(workload, job.placement, machine),
+        phases=_phases(workload, job.placement, machine),
         suggestions=changes,
         notes=(
             *found.notes,
@@ -119,6 +120,12 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
             *_answers(job),
         ),
     )
+
+
+def _phases(workload: Training | Inference, placement: Placement, machine: Machine) -> dict[str, dict[str, float]]:
+    """Needs of tiers and of the host's limits in each phase."""
+    limits = limit_phases(workload, placement, machine)
+    return {phase: row | limits.get(phase, {}) for phase, row in phase_plan(workload, placement, machine).items()}
 
 
 def each_job(scenario: Scenario) -> tuple[Scenario, ...]:
@@ -140,7 +147,8 @@ def _answers(job: Job) -> tuple[str, ...]:
 
 def is_fitting(workload: Training | Inference, placement: Placement, machine: Machine) -> bool:
     """Whether every tier holds its peak (tight counts)."""
-    return all(need.verdict != "does_not_fit" for need in capacity_plan(workload, placement, machine).values())
+    needs = capacity_plan(workload, placement, machine) | limit_needs(workload, placement, machine)
+    return all(need.verdict != "does_not_fit" for need in needs.values())
 
 
 def with_value(workload: Training | Inference, name: str, value: int) -> Training | Inference:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sim.errors import InputError
 from sim.placement.capacity import TierNeed, capacity_plan
+from sim.placement.host_limits import limit_needs
 from sim.placement.plan import Entry, Placement
 from sim.records import TensorClass
 from sim.study.fit_families import Change, Workload, families_of
@@ -47,7 +48,7 @@ class Suggestion:
 
 def suggestions(workload: Workload, placement: Placement, machine: Machine) -> tuple[Suggestion, ...]:
     """The smallest change of each kind that makes the job fit; the mildest pairs of changes when no single one does."""
-    before = capacity_plan(workload, placement, machine)
+    before = capacity_plan(workload, placement, machine) | limit_needs(workload, placement, machine)
     tight = max(before.values(), key=lambda need: need.peak_bytes / need.capacity_bytes)
     families = [family for family in (list(each) for each in families_of(workload, placement, machine, before)) if family]
 
@@ -94,7 +95,7 @@ def _plan(changes: Sequence[Change], workload: Workload, placement: Placement, m
         for path, value in change.settings.items():
             workload, placement = applied(workload, placement, path, value)
     try:
-        needs = capacity_plan(workload, placement, machine)
+        needs = capacity_plan(workload, placement, machine) | limit_needs(workload, placement, machine)
     except InputError:
         return None
     return needs if all(need.verdict != "does_not_fit" for need in needs.values()) else None
@@ -168,6 +169,7 @@ def _larger_tiers(before: Mapping[str, TierNeed]) -> Iterator[Suggestion]:
 def _sold(need: TierNeed) -> float:
     """The smallest capacity on sale that holds a peak; 0 if there is none."""
     is_gpu = need.capacity_bytes < 300 * GIB and need.tier.startswith("gpu")
-    host = sorted(2.0**power * step for power in range(3, 20) for step in (1.0, 1.5))
+    least = -4 if need.tier == "shared_limit" else 3
+    host = sorted(2.0**power * step for power in range(least, 20) for step in (1.0, 1.5))
     sizes = [size * GIB for size in (_GPU_SIZES if is_gpu else host)]
     return next((size for size in sizes if size >= need.peak_bytes), 0.0)

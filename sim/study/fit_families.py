@@ -40,6 +40,7 @@ def families_of(
     is_host = any(need.verdict == "does_not_fit" for name, need in before.items() if name not in own)
     if is_host:
         yield from _host_families(workload)
+        yield _loader_sizes(workload)
     if is_gpu:
         yield from _activation_families(workload)
         yield _zero_stages(workload)
@@ -67,6 +68,16 @@ def _host_families(training: Training) -> Iterator[Iterator[Change]]:
     count = training.offload.state_buffer_count or 0
     fewer = [size for size in (64, 32, 16, 8, 4) if size < count]  # an update needs four
     yield (Change(settings={f"{path}.offload.state_buffer_count": size}) for size in fewer)
+
+
+def _loader_sizes(training: Training) -> Iterator[Change]:
+    """Fewer batches ahead, then fewer loader workers."""
+    path, data = "workload.training.data", training.data
+    if data is not None and data.workers:
+        for ahead in range(data.prefetch - 1, 0, -1):
+            yield Change(settings={f"{path}.prefetch": ahead})
+        for workers in range(data.workers - 1, -1, -1):
+            yield Change(settings={f"{path}.prefetch": 1, f"{path}.workers": workers})
 
 
 def _activation_families(training: Training) -> Iterator[Iterator[Change]]:

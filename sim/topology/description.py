@@ -106,6 +106,25 @@ class Heading:
     reserved: Annotated[
         Bytes, Ge(0), Doc("host memory that system, services and other jobs hold on each host; default assumed")
     ] = RESERVED_BYTES
+    memory_limit: Annotated[
+        Bytes | None,
+        Gt(0),
+        Doc("host memory that the jobs of a host may use (a container, a batch job, WSL 2: half of the RAM); default all"),
+    ] = None
+    pinned_limit: Annotated[
+        Bytes | None,
+        Gt(0),
+        Doc("page-locked memory that the system allows on each host (Windows and WSL 2: half of the RAM); default all"),
+    ] = None
+    shared_limit: Annotated[
+        Bytes | None, Gt(0), Doc("shared memory (/dev/shm) that loader workers may fill; a container of Docker has 64 MiB")
+    ] = None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What the system limits on each host, in bytes, by the name of its key."""
+        given = {"memory_limit": self.memory_limit, "pinned_limit": self.pinned_limit, "shared_limit": self.shared_limit}
+        return {name: size for name, size in given.items() if size is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

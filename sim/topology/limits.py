@@ -242,7 +242,7 @@ def _grants(path: str, entry: DeviceEntry, part: p.Part, topology: Topology) -> 
 
 
 def _gib(size_bytes: float) -> str:
-    return f"{size_bytes / 2**30:.10g} GiB"
+    return f"{size_bytes / 2**30:.4g} GiB" if size_bytes < 2**40 else f"{size_bytes / 2**40:.4g} TiB"
 
 
 def _gb(bytes_per_s: float) -> str:

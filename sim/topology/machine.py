@@ -56,6 +56,7 @@ class Machine:
     channels: Mapping[str, Channel]
     num_nodes: int = 1
     reserved_bytes: float = 0.0  # of each host: held by system, services and other jobs
+    limits: Mapping[str, float] = field(default_factory=dict)  # of each host: "memory_limit" and so on -> bytes
     title: str = ""
     edges: tuple[Edge, ...] = ()
     media: Mapping[str, Media] = field(default_factory=dict)  # by tier name

@@ -86,7 +86,7 @@ def fault(text: str) -> str:
         ),
         (
             "set: {cpu0.memory.capacity: 7 TiB}",
-            "f.yaml:1: topology.set.cpu0.memory.capacity: 7168 GiB of DRAM, epyc-9554p addresses 6144 GiB; use at most 6144 GiB",
+            "f.yaml:1: topology.set.cpu0.memory.capacity: 7 TiB of DRAM, epyc-9554p addresses 6 TiB; use at most 6 TiB",
         ),
         (
             "set: {cpu0.memory.capacity: 0 GiB}",
@@ -142,7 +142,7 @@ workload: {training: {model: llama-2-7b}}
 def test_a_pool_grants_what_it_has_and_no_more() -> None:
     scenario_from(parse_yaml(POOL % "{host0: 1024 GiB, host1: 1024 GiB}", "f.yaml"))
     assert fault(POOL % "{host0: 1024 GiB, host1: 1025 GiB}") == (
-        "f.yaml:3: topology.set.pool0.grants: 2049 GiB granted, the pool holds 2048 GiB; grant less, or add capacity"
+        "f.yaml:3: topology.set.pool0.grants: 2.001 TiB granted, the pool holds 2 TiB; grant less, or add capacity"
     )
     assert fault(POOL % "{host9: 1 GiB}") == (
         "f.yaml:3: topology.set.pool0.grants.host9: no host 'host9'; hosts are host0, host1, host2, host3"

@@ -76,3 +76,49 @@ def test_faults_of_a_change_stand_where_it_was_written(topology: str, message: s
         machine(topology)
     faults: Any = caught.value.faults
     assert str(faults[0]).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("change", "tier", "size"),
+    [
+        ("cpu0.dram.capacity: 94 GiB", "cpu0.dram", 94),
+        ("cpu0.dram: 94 GiB", "cpu0.dram", 94),
+        ("gpu0.gddr.capacity: 48 GiB", "gpu0.gddr", 48),
+        ("gpu0.memory.capacity: 48 GiB", "gpu0.gddr", 48),
+    ],
+)
+def test_a_tier_is_set_by_the_name_that_results_give_it(change: str, tier: str, size: int) -> None:
+    assert changed(change).tiers[tier].capacity_bytes == size * 2**30
+
+
+def faults_of(topology: str) -> list[str]:
+    with pytest.raises(InputError) as error:
+        scenario_from(parse_yaml(WORK + topology, "f.yaml"))
+    return [str(fault) for fault in error.value.faults]
+
+
+def test_every_fault_of_set_stands_at_its_own_line() -> None:
+    lines = [
+        "topology:",
+        "  base: epyc-9554p-2x4090",
+        "  set:",
+        "    gpu0.lnk.lanes: 8",
+        "    cpu0.memory.capcity: 32 GB",
+        "    gpu9.capacity: 3 GB",
+    ]
+    assert sorted(faults_of("\n".join(lines))) == [
+        "f.yaml:5: topology.set.gpu0.lnk.lanes: unknown key 'lnk'; did you mean 'link'?",
+        "f.yaml:6: topology.set.cpu0.memory.capcity: unknown key 'capcity'; did you mean 'capacity'?",
+        "f.yaml:7: topology.set.gpu9.capacity: unknown device or link 'gpu9'; did you mean 'gpu1'?",
+    ]
+
+
+def test_hardware_that_a_change_makes_impossible_is_told_at_the_change() -> None:
+    (fault,) = faults_of("topology:\n  base: epyc-9554p-2x4090\n  set: {cpu0.memory.capacity: 400 TB}\n")
+    assert fault.startswith("f.yaml:4: topology.set.cpu0.memory.capacity: 363.8 TiB of DRAM, epyc-9554p addresses 6 TiB")
+
+
+def test_hardware_that_shows_elsewhere_is_told_at_the_topology() -> None:
+    (fault,) = faults_of("topology: {base: dgx-a100, set: {'gpu*.part': rtx-4090}}\n")
+    what = "f.yaml:2: topology: dgx-a100 as changed here: links.nvlink.part: rtx-4090 (gpu0) has no NVLink; "
+    assert fault == what + "remove the link: copies between the devices go over PCIe"

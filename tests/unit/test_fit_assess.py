@@ -316,3 +316,19 @@ def test_fewer_swap_buffers_are_suggested_down_to_the_four_of_an_update() -> Non
     counts = [item.settings.get("workload.training.offload.state_buffer_count") for item in found.suggestions]
     assert found.verdict == "does_not_fit"
     assert any(count in (4, 8, 16, 32) for count in counts)
+
+
+def test_each_row_of_several_jobs_names_its_job(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from sim.cli.fit import command
+
+    file = tmp_path / "two.yaml"
+    file.write_text(
+        "topology: cxl-pool-2-hosts\n"
+        "jobs:\n"
+        "  - {name: small, host: host0, workload: {training: {model: gpt2, framework: ddp}}}\n"
+        "  - {name: large, host: host1, workload: {training: {model: gpt2-xl, framework: ddp}}}\n"
+        "sweep: {jobs.small.workload.training.batch_size: [1, 2]}\n"
+    )
+    command(str(file))
+    rows = capsys.readouterr().out.splitlines()[2:6]
+    assert [next(word for word in ("small", "large") if word in row) for row in rows] == ["small", "large"] * 2

@@ -12,6 +12,7 @@ from sim.workload.footprint.homes import Homes, Shares
 from sim.workload.footprint.ledger import FROM_FIRST_STEP, FROM_INIT, MOMENTS, STEP_MOMENTS, Term
 from sim.workload.footprint.residency import stage_activations
 from sim.workload.footprint.states import StateBytes, frozen_bytes
+from sim.workload.frameworks import profile
 from sim.workload.shapes import parameters
 from sim.workload.training import TOKEN_BYTES, Training
 
@@ -23,6 +24,15 @@ SUB_GROUP_ELEMENTS = 1e9
 
 #: private memory of one loader process (interpreter and libraries, copied on write), bytes; assumed
 LOADER_PROCESS_BYTES = 0.3e9
+
+
+#: what a job that page-locks its buffers locks, besides states in flat partitions or updated by the GPU
+LOCKED = frozenset({
+    "weights", "weight swap buffers", "weights kept beside storage", "cached pinned partitions of weights",
+    "16-bit copy of the partition", "state swap buffers", "gradients of the update", "flat gradient buffer", "activations",
+})  # fmt: skip
+#: what lies in /dev/shm
+SHARED_BATCHES = "batches in shared memory"
 
 
 def pinned_bytes(size: float, *, is_pinned: bool, is_rounded: bool) -> float:
@@ -95,7 +105,7 @@ class HostTerms:
         sample = data.output_bytes_per_sample or TOKEN_BYTES * self.training.sequence_length
         batches = data.workers * data.prefetch
         size, formula = batches * self.training.batch_size * sample, f"{batches} batches"
-        yield self._term("batches in shared memory", TensorClass.BUFFERS, "dram", size, STEP_MOMENTS, formula)
+        yield self._term(SHARED_BATCHES, TensorClass.BUFFERS, "dram", size, STEP_MOMENTS, formula)
 
     def _load(self) -> Iterator[Term]:
         """Copies of the whole model that ranks build in host memory before the weights are where they belong."""
@@ -144,10 +154,8 @@ class HostTerms:
         """Master weights from init, moments where the framework makes them; sub-groups are separate, unpinned tensors."""
         sizes = self.sizes
         # states that the GPU updates are page-locked, in sub-groups of equal size, so that copies can run beside the CPU
-        optimizer = self.training.optimizer
-        is_mixed = optimizer.gpu_fraction or optimizer.swap_through_gpu
         even = min(self.training.offload.sub_group_elements or SUB_GROUP_ELEMENTS, max(sizes.updated, 1.0))
-        factor = self._pinned(4.0 * even) / (4.0 * even) if is_mixed else 1.0
+        factor = self._pinned(4.0 * even) / (4.0 * even) if self._is_mixed else 1.0
         states = factor * sizes.states * sizes.updated
         master = factor * sizes.master * sizes.updated
         if self.is_flat:
@@ -237,6 +245,19 @@ class HostTerms:
     def _pinned(self, size: float) -> float:
         return pinned_bytes(size, is_pinned=self.is_pinned, is_rounded=self.is_rounded)
 
-    @staticmethod
-    def _term(name: str, kind: TensorClass, tier: str, size: float, when: tuple[str, ...], formula: str = "") -> Term:
-        return Term(name=name, tensor_class=kind, tier=tier, size_bytes=size, moments=when, formula=formula)
+    def _term(self, name: str, kind: TensorClass, tier: str, size: float, when: tuple[str, ...], formula: str = "") -> Term:
+        return Term(
+            name=name, tensor_class=kind, tier=tier, size_bytes=size, moments=when, formula=formula,
+            is_locked=self.is_pinned and tier != "nvme" and self._is_locked(name), is_shared=name == SHARED_BATCHES,
+        )  # fmt: skip
+
+    def _is_locked(self, name: str) -> bool:
+        """Whether a term's buffers are page-locked, where the job locks any."""
+        if name in ("master weights", "optimizer states"):
+            return self._is_mixed or (self.is_flat and name == "master weights")
+        return name in LOCKED and (name != "activations" or profile(self.training.framework).pins_activations)
+
+    @property
+    def _is_mixed(self) -> bool:
+        """Whether the GPU updates some of the states that live on the host."""
+        return bool(self.training.optimizer.gpu_fraction or self.training.optimizer.swap_through_gpu)

@@ -9,6 +9,7 @@ from sim.records import TensorClass
 from sim.workload.footprint.counts import is_moe_layer
 from sim.workload.footprint.host import pinned_bytes
 from sim.workload.footprint.ledger import INFERENCE_MOMENTS, Footprint, Term
+from sim.workload.footprint.pinned import pinned_classes
 from sim.workload.formats import KV_BYTES
 from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
@@ -105,6 +106,9 @@ def inference_footprint(
     )  # fmt: skip
     if inference.device == "cpu":
         terms = [replace(term, tier="dram") if term.tier == "gpu" else term for term in terms]
+    else:
+        locked = pinned_classes(inference)
+        terms = [replace(term, is_locked=term.tier not in ("gpu", "nvme") and term.tensor_class in locked) for term in terms]
     return Footprint(
         terms=tuple(term for term in terms if term.size_bytes > 0),
         ranks_per_host=min(ranks_per_host or ranks, ranks),

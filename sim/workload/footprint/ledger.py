@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sim.records import TensorClass
@@ -29,6 +29,7 @@ class Term:
     """Bytes of one thing, on one rank (`per="rank"`) or once per host (`per="host"`).
 
     `tier` is a role of the rank ("gpu", "dram", "nvme") or a tier name of the machine. `formula` shows the arithmetic.
+    `is_locked` and `is_shared` mark what a system limits apart from memory: page-locked buffers, files of /dev/shm.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Term:
     moments: tuple[str, ...]
     formula: str = ""
     per: str = "rank"
+    is_locked: bool = False  # page-locked
+    is_shared: bool = False  # in /dev/shm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,17 @@ class Footprint:
         sizes = dict(best.by_class)
         sizes[TensorClass.BUFFERS.value] = sizes.get(TensorClass.BUFFERS.value, 0.0) + extra
         return Peak(size_bytes=best.size_bytes + extra, moment=best.moment, by_class=sizes, largest=best.largest)
+
+    def peak_of(self, holds: Callable[[Term], bool], moments: Sequence[str] = ()) -> Peak:
+        """Largest bytes of the terms that meet a condition, whatever their tier, over the ranks of one host."""
+        best = Peak(size_bytes=0.0, moment=self.moments[0], by_class={})
+        for moment in moments or self.moments:
+            parts = [term for term in self.terms if moment in term.moments and holds(term)]
+            sizes = by_class(parts, self._multiplicity)
+            if (total := sum(sizes.values())) > best.size_bytes:
+                largest = sorted(parts, key=lambda term: -term.size_bytes * self._multiplicity(term))[:8]
+                best = Peak(size_bytes=total, moment=moment, by_class=sizes, largest=tuple(largest))
+        return best
 
     def phases(self, tier: str) -> dict[str, float]:
         """Allocated bytes of a tier by phase (the larger moment where a phase has two)."""

@@ -1,0 +1,20 @@
+"""Which of several names a word probably means, where their spelling is far apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+
+def plain(word: str) -> str:
+    """The word in the form of our names: `RTX 4090` -> `rtx-4090`."""
+    return re.sub(r"[^a-z0-9.]+", "-", word.lower()).strip("-")
+
+
+def sharing(word: str, names: Iterable[str]) -> list[str]:
+    """Names that share a model number with the word, those that share most words first: `nvidia-rtx-4090` -> `rtx-4090`."""
+    tokens = set(plain(word).split("-"))
+    numbers = {token for token in tokens if len(token) > 2 and re.search(r"\d", token) and not re.fullmatch(r"\d+gb?", token)}
+    shared = {name: len(tokens & set(name.split("-"))) for name in names if numbers & set(name.split("-"))}
+    most = max(shared.values(), default=0)
+    return [name for name, count in shared.items() if count == most][:3]
