@@ -22,7 +22,7 @@ class Options:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     level: Annotated[Literal["summary", "full"], Doc("records: totals, or every rate and occupancy over time")] = "summary"
-    backend: Annotated[Literal["auto", "python", "numba"], Doc("kernel of the replay")] = "auto"
+    backend: Annotated[Literal["auto", "python", "numba", "c"], Doc("kernel of the replay")] = "auto"
     monitor_interval_s: Annotated[Seconds, Ge(0), Doc("above 0: sample utilisation and occupancy, e.g. '1 s'")] = 0.0
     is_folded: Annotated[bool, Doc("replay identical ranks as one representative")] = True
     is_whole: Annotated[bool, Doc("replay every micro-batch and every token, also where they only repeat")] = False

@@ -1,4 +1,4 @@
-"""Time: replays a Program and returns what happened. The only room that knows a clock (simpy) or a compiler (numba)."""
+"""Time: replays a Program and returns what happened. The only room that knows a clock (simpy) or a compiler (cc, numba)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def replay(
     program: Program,
     *,
     level: Literal["summary", "full"] | str = "summary",
-    backend: Literal["auto", "python", "numba"] | str = "auto",
+    backend: Literal["auto", "python", "numba", "c"] | str = "auto",
     capacity: Literal["enforce", "observe"] | str = "enforce",
     monitor_interval_s: float = 0.0,
     processes: Sequence[Process] = (),
@@ -31,14 +31,14 @@ def replay(
     capacity, so that a planner sees the peak; "enforce" asks `policy` about what does not fit and without one raises
     MisfitError (tier, phase, largest tensors, shortfall). `monitor_interval_s` > 0 samples utilisation and occupancy.
     `processes` (see `engine.world`) live beside the kernel; what they move follows the program's operations in the records.
-    `backend` "numba" is the compiled kernel (extra `fast`): summaries and records as "python", to rounding; "auto" takes it
-    for large programs once it has been compiled on this machine.
+    `backend` "c" and "numba" (extra `fast`) are the compiled kernel, by the machine's C compiler or by numba: times as
+    "python", bit for bit; "auto" takes what is faster.
     Raises InputError for references and numbers that cannot be, DeadlockError when nothing can run.
     """
     for name, value, known in (
         ("level", level, ("summary", "full")),
         ("capacity", capacity, ("enforce", "observe")),
-        ("backend", backend, ("auto", "python", "numba")),
+        ("backend", backend, ("auto", "python", "numba", "c")),
     ):
         if value not in known:
             raise InputError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
@@ -56,9 +56,9 @@ def replay(
 
 
 def load_compiled() -> bool:
-    """Let replays of this process take the compiled kernel if its machine code is on disk; whether they do.
+    """Let replays of this process take the compiled kernel, compiled now if there is a C compiler; whether they do.
 
-    For processes that replay many programs: loading takes 0.6 s of CPU. Times do not depend on it, to the last bit.
+    For processes that replay many programs. Times do not depend on it, to the last bit.
     """
     from sim.engine.backend import load
 
@@ -66,10 +66,17 @@ def load_compiled() -> bool:
 
 
 def compile_beside() -> None:
-    """Compile the kernel in another process, for some 30 s of CPU, unless its machine code is on disk or numba is missing."""
+    """Compile the kernel in another process unless its machine code is on disk; without a C compiler numba's 30 s of CPU."""
     from sim.engine.backend import compile_beside
 
     compile_beside()
+
+
+def needs_long_compilation() -> bool:
+    """Whether :func:`compile_beside` would take numba's half a minute of CPU."""
+    from sim.engine.backend import needs_long_compilation
+
+    return needs_long_compilation()
 
 
 def run_checked(program: Program, *, capacity: str = "enforce", backend: str = "auto", **options: Any) -> Replay:

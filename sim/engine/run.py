@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.engine import outside
 from sim.engine.arrays import Arrays
-from sim.engine.backend import is_compiled
+from sim.engine.backend import chosen, machine_code
 from sim.engine.build import build
 from sim.engine.intervals import busy_s, full_s
 from sim.engine.kernel import Kernel
@@ -37,8 +37,9 @@ def run(
         gc.disable()
     try:
         arrays = build(program, is_open=is_open)
-        if is_compiled(backend, arrays, is_open=is_open):
-            found = _run_compiled(arrays, is_full=is_full, is_enforced=is_enforced, interval_s=monitor_interval_s)
+        kernel_name = chosen(backend, arrays, is_open=is_open)
+        if kernel_name != "python":
+            found = _run_compiled(arrays, kernel_name, is_full=is_full, is_enforced=is_enforced, interval_s=monitor_interval_s)
             if found is not None:
                 return found
         kernel = Kernel(arrays, is_full=is_full, is_enforced=is_enforced, is_observed=is_open or monitor_interval_s > 0.0)
@@ -93,11 +94,11 @@ def _run_clocked(
     )
 
 
-def _run_compiled(arrays: Arrays, *, is_full: bool, is_enforced: bool, interval_s: float) -> Replay | None:
+def _run_compiled(arrays: Arrays, name: str, *, is_full: bool, is_enforced: bool, interval_s: float) -> Replay | None:
     """None: something does not fit or waits for ever, which the plain kernel explains."""
     from sim.engine.fast.kernel import FastKernel
 
-    kernel = FastKernel(arrays, is_full=is_full, is_enforced=is_enforced, is_observed=interval_s > 0.0)
+    kernel = FastKernel(arrays, machine_code(name), is_full=is_full, is_enforced=is_enforced, is_observed=interval_s > 0.0)
     samples: list[Sample] = []
     while not kernel.is_done and not kernel.is_stuck:
         next_s = (len(samples) + 1) * interval_s if interval_s > 0.0 else float("inf")
@@ -115,7 +116,7 @@ def _run_compiled(arrays: Arrays, *, is_full: bool, is_enforced: bool, interval_
         segments=tuple(kernel.segments),
         occupancy=tuple(kernel.ledger.history),
         samples=tuple(samples),
-        backend="numba",
+        backend=name,
         num_batches=kernel.num_batches,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sim.config.scenario_file import ScenarioFile, load_scenario
 from sim.config.sweep import Assignment
-from sim.engine import compile_beside
+from sim.engine import compile_beside, needs_long_compilation
 from sim.errors import Fault, InputError
 from sim.study.identity import model_version, plan_fingerprint
 from sim.study.pool import Backend, Chunk, Point, Processes, Serial, usable_cpus
@@ -22,9 +22,9 @@ _CHUNK_S = 0.25
 _MAX_CHUNK = 256
 #: fewer points than this are not worth starting processes for
 _MIN_POINTS_FOR_PROCESSES = 8
-#: from so many on, loading the compiled kernel in every process pays (0.6 s of CPU against 0.04 s a point),
+#: from so many on, compiling (0.6 s) and loading the compiled kernel in every process pays
 _MIN_POINTS_TO_LOAD = 100
-#: and from so many on, compiling it first, beside the workers (30 s of CPU)
+#: and from so many on, compiling it by numba where there is no C compiler, beside the workers (30 s of CPU)
 _MIN_POINTS_TO_COMPILE = 1500
 Progress = Callable[[int, int], None]
 
@@ -76,7 +76,7 @@ class Study:
             pending = self.num_points - len(finished)
             known = store.known_keys() if pending else frozenset()
             work = SweepWork(self.file, known, is_large=pending >= _MIN_POINTS_TO_LOAD)
-            if pending >= _MIN_POINTS_TO_COMPILE:
+            if pending >= (_MIN_POINTS_TO_COMPILE if needs_long_compilation() else _MIN_POINTS_TO_LOAD):
                 compile_beside()
             chosen = backend or (Processes() if pending >= _MIN_POINTS_FOR_PROCESSES and usable_cpus() > 1 else Serial())
             num_run = 0

@@ -1,20 +1,21 @@
 """The compiled kernel against the plain one on random programs: times, bytes and channels to the last bit."""
 
 import sys
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.engine import replay, run_checked
+from sim.engine.fast.c_code import c_code
 from sim.errors import DeadlockError, InputError, MisfitError
 from sim.records import Allocation, Channel, Kind, LatencyLaw, Operation, Program, Stream, Tier
 from tests.random_programs import random_program
 
-try:
-    import numba  # noqa: F401
-except ImportError:
-    pytest.skip("the extra 'fast' (numba) is not installed", allow_module_level=True)
+COMPILED = [name for name, is_there in (("c", c_code() is not None), ("numba", find_spec("numba") is not None)) if is_there]
+if not COMPILED:
+    pytest.skip("neither a C compiler nor the extra 'fast' (numba) is installed", allow_module_level=True)
 
 seeds = st.integers(min_value=0, max_value=2**32)
 
@@ -36,8 +37,13 @@ def courses(segments):
 
 def assert_equal(program, **options):
     """The same records: to the last bit, but for loads of the moment, which are summed in another order."""
-    plain, fast = replay(program, backend="python", **options), replay(program, backend="numba", **options)
-    assert (plain.backend, fast.backend) == ("python", "numba")
+    plain = replay(program, backend="python", **options)
+    for name in COMPILED:
+        assert_same(plain, replay(program, backend=name, **options), name)
+
+
+def assert_same(plain, fast, name):
+    assert (plain.backend, fast.backend) == ("python", name)
     assert [row.id for row in fast.operations] == [row.id for row in plain.operations]
     for name in ("makespan_s", "operations", "tiers", "occupancy"):
         assert getattr(fast, name) == getattr(plain, name), name
@@ -92,7 +98,7 @@ def test_many_streams_on_many_channels(seed, is_round):
 @settings(deadline=None, max_examples=60)
 @given(seeds, st.booleans())
 def test_every_invariant_holds_for_weights_and_costs_of_very_different_size(seed, is_round):
-    run_checked(random_program(seed, num_streams=6, num_operations=40, is_round=is_round, is_wide=True), backend="numba")
+    run_checked(random_program(seed, num_streams=6, num_operations=40, is_round=is_round, is_wide=True), backend=COMPILED[0])
 
 
 def test_shuffled_lines_give_bit_equal_records():
@@ -104,7 +110,8 @@ def test_shuffled_lines_give_bit_equal_records():
         streams=program.streams[::-1],
         operations=program.operations[::-1],
     )
-    assert replay(other, level="full", backend="numba") == replay(program, level="full", backend="numba")
+    for name in COMPILED:
+        assert replay(other, level="full", backend=name) == replay(program, level="full", backend=name)
 
 
 def op(name, stream, sequence=0, **fields):
@@ -123,20 +130,20 @@ def test_more_segments_than_the_log_holds_at_once():
 
 
 def test_an_empty_program_takes_no_time():
-    assert replay(program(), backend="numba").makespan_s == 0.0
+    assert replay(program(), backend=COMPILED[0]).makespan_s == 0.0
 
 
 def test_what_does_not_fit_is_told_as_by_the_plain_kernel():
     rows = (Allocation(tier="hbm", tensor_class="weights", size_bytes=11.0),)
     whole = program(op("a", "s", allocates=rows, phase="forward"), tiers=(Tier(name="hbm", capacity_bytes=10.0),))
     with pytest.raises(MisfitError, match="operation 'a' is short of 1 B of 10 B"):
-        replay(whole, backend="numba")
+        replay(whole, backend=COMPILED[0])
     assert_equal(whole, capacity="observe")
 
 
 def test_what_waits_for_ever_is_told_as_by_the_plain_kernel():
     with pytest.raises(DeadlockError, match="'a' on stream 's' waits for 'b'"):
-        replay(program(op("a", "s", after=("b",)), op("b", "t", after=("a",))), backend="numba")
+        replay(program(op("a", "s", after=("b",)), op("b", "t", after=("a",))), backend=COMPILED[0])
 
 
 def test_what_it_cannot_replay_is_refused_when_asked_for_and_left_to_the_plain_kernel_otherwise():
@@ -144,19 +151,27 @@ def test_what_it_cannot_replay_is_refused_when_asked_for_and_left_to_the_plain_k
         op("a", "s", work=10.0, uses=(("pool", 1.0),)), channels=(Channel(name="pool", bandwidth_per_s=100.0, is_server=True),)
     )
     with pytest.raises(InputError, match="queue at an exclusive server such as 'a'"):
-        replay(queue, backend="numba")
+        replay(queue, backend=COMPILED[0])
     assert replay(queue).backend == "python"
     with pytest.raises(InputError, match="processes or a capacity policy"):
-        replay(program(op("a", "s")), backend="numba", processes=[lambda world: iter(())])
+        replay(program(op("a", "s")), backend=COMPILED[0], processes=[lambda world: iter(())])
 
 
-def test_auto_takes_it_from_the_break_even_on_and_only_once_compiled(monkeypatch):
+def ten_operations(count=10):
+    return program(*(op(f"o{i}", "s", i, work=1.0, rate_cap=1.0) for i in range(count)))
+
+
+@pytest.mark.skipif("numba" not in COMPILED, reason="needs the extra 'fast'")
+def test_without_a_c_compiler_auto_takes_numbas_code_from_the_break_even_on_and_only_once_compiled(monkeypatch):
     from sim.engine import backend
-    from sim.engine.fast import compiled
+    from sim.engine.fast import c_code, compiled
 
-    rows = program(*(op(f"o{i}", "s", i, work=1.0, rate_cap=1.0) for i in range(10)))
+    rows = ten_operations()
     replay(rows, backend="numba")
     assert compiled.is_kept()
+    monkeypatch.setattr(backend, "_loaded", "")
+    monkeypatch.setattr(backend, "_has_c", lambda: False)
+    monkeypatch.setattr(c_code, "kept", lambda: None)
     monkeypatch.setattr(backend, "BREAK_EVEN", 10)
     assert replay(rows).backend == "numba"
     monkeypatch.setattr(backend, "BREAK_EVEN", 11)
@@ -166,16 +181,57 @@ def test_auto_takes_it_from_the_break_even_on_and_only_once_compiled(monkeypatch
     assert replay(rows).backend == "python"
     monkeypatch.setattr(backend, "BREAK_EVEN_COLD", 10)
     assert replay(rows).backend == "numba"
+    monkeypatch.setattr(compiled, "is_kept", lambda: True)
+    assert backend.load()
+    assert replay(rows).backend == "python"  # loaded, and too few operations
+    assert replay(ten_operations(backend.BREAK_EVEN_LOADED)).backend == "numba"
 
 
+@pytest.mark.skipif("c" not in COMPILED, reason="needs a C compiler")
+def test_auto_takes_the_c_library_from_its_break_even_on(monkeypatch):
+    from sim.engine import backend
+    from sim.engine.fast import c_code
+
+    rows = ten_operations()
+    monkeypatch.setattr(backend, "_loaded", "")
+    assert replay(rows).backend == "python"
+    monkeypatch.setattr(backend, "BREAK_EVEN_C", 10)
+    assert replay(rows).backend == "c"
+    monkeypatch.setattr(backend, "BREAK_EVEN_C", 11)
+    assert replay(rows).backend == "python"
+    monkeypatch.setattr(backend, "BREAK_EVEN_C", 10)
+    monkeypatch.setattr(c_code, "kept", lambda: None)  # it would have to be compiled first
+    assert replay(rows).backend == "python"
+    monkeypatch.setattr(backend, "BREAK_EVEN_C_COLD", 10)
+    assert replay(rows).backend == "c"
+
+
+@pytest.mark.skipif("c" not in COMPILED, reason="needs a C compiler")
 def test_a_process_that_has_loaded_it_takes_it_for_small_programs(monkeypatch):
     from sim.engine import backend, load_compiled
 
-    rows = program(*(op(f"o{i}", "s", i, work=1.0, rate_cap=1.0) for i in range(backend.BREAK_EVEN_LOADED)))
+    rows = ten_operations(backend.BREAK_EVEN_LOADED)
+    monkeypatch.setattr(backend, "_loaded", "")
     assert replay(rows).backend == "python"
-    monkeypatch.setattr(backend, "_is_loaded", False)
     assert load_compiled()
-    assert replay(rows).backend == "numba"
+    assert replay(rows).backend == "c"
+    assert replay(ten_operations(backend.BREAK_EVEN_LOADED - 1)).backend == "python"
+
+
+def test_a_compiler_that_fails_is_as_none(monkeypatch, tmp_path):
+    from sim.engine import backend
+    from sim.engine.fast import c_code as module
+
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(module, "compiler", lambda: str(broken))
+    monkeypatch.setattr(module, "_folders", lambda: (tmp_path / "kept",))
+    assert module.compiled() is None
+    assert not any((tmp_path / "kept").iterdir())
+    monkeypatch.setattr(backend, "_has_c", lambda: False)
+    with pytest.raises(InputError, match=r"backend 'c' needs a C compiler \(cc, gcc or clang\) that works"):
+        replay(ten_operations(), backend="c")
 
 
 def test_seconds_at_a_limit_join_flows_that_share_and_flows_that_nothing_slows():
@@ -189,7 +245,7 @@ def test_seconds_at_a_limit_join_flows_that_share_and_flows_that_nothing_slows()
     )
     whole = program(*operations, channels=channels)
     assert_equal(whole)
-    full_s = {row.name: row.saturated_s for row in replay(whole, backend="numba").channels}
+    full_s = {row.name: row.saturated_s for row in replay(whole, backend=COMPILED[0]).channels}
     assert full_s == close({"narrow": 2.0, "wide": 1.4})
 
 

@@ -176,7 +176,7 @@ def test_all_faults_are_reported_at_once():
 def test_unknown_options_are_refused():
     with pytest.raises(InputError, match="unknown level 'ful'"):
         replay(program(op("a", "s", 0)), level="ful")
-    with pytest.raises(InputError, match="unknown backend 'cython'; choose one of auto, python, numba"):
+    with pytest.raises(InputError, match="unknown backend 'cython'; choose one of auto, python, numba, c"):
         replay(program(op("a", "s", 0)), backend="cython")
 
 

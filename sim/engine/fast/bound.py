@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.engine.fast.flows import BOUND, KEY, MET, SEEDS, attach_to_cap, detach, mark, remaining
+from sim.engine.fast.flows import attach_to_cap, detach, mark, remaining
 from sim.engine.fast.fluid import join, leave, settle
 from sim.engine.fast.heaps import sort
-from sim.engine.fast.jit import inner, integer
+from sim.engine.fast.jit import inner
+from sim.engine.fast.layout import BOUND, KEY, MET, SEEDS, integer, number_of
 from sim.engine.flows import CAPPED, IDLE
 
 
@@ -103,14 +104,6 @@ def gather(s: Any, seed: int) -> Any:
                     met[num] = flow
                     num += 1
     return num
-
-
-def number_of(key: Any, num: int) -> Any:
-    """A number from the first `num` of `key`, not negative: the same compiled and in Python."""
-    value = integer(num)
-    for i in range(num):
-        value = (value * 1_000_003 + key[i]) & 0x3FFFFFFFFFF
-    return value
 
 
 hash_of = inner(number_of)

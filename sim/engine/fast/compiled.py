@@ -8,13 +8,14 @@ from typing import Any
 import numba
 
 from sim.engine.fast import fluid, loop
-from sim.engine.fast.jit import outer, stamp
+from sim.engine.fast.jit import outer
+from sim.engine.fast.stamp import stamp
 
 
 def _functions(stamp: int) -> tuple[Any, Any, Any]:
     @outer
-    def wire(s: Any, num_after: Any, after: Any) -> int:
-        loop.wire(s, num_after, after)
+    def start_all(s: Any) -> int:
+        loop.start_all(s)
         return stamp
 
     @outer
@@ -26,10 +27,10 @@ def _functions(stamp: int) -> tuple[Any, Any, Any]:
         fluid.loads(s)
         return stamp
 
-    return wire, advance, loads
+    return start_all, advance, loads
 
 
-wire, advance, loads = _functions(stamp())
+start_all, advance, loads = _functions(stamp())
 
 
 def _note() -> Path | None:

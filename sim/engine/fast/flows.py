@@ -6,10 +6,8 @@ from typing import Any
 
 from sim.engine.fast.heaps import drop, drop_event, put, set_event
 from sim.engine.fast.jit import inner
+from sim.engine.fast.layout import DIRTY
 from sim.engine.flows import IDLE, LARGE, SMALL, STALE
-
-#: rows of `State.lists`
-FRESH, DIRTY, RELINK, UNLINKED, ENDED, STARTED, QUEUED, PLACED, TURN, BOUND, SEEDS, MET, KEY = range(13)
 
 
 @inner

@@ -5,11 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from sim.engine.fast.flows import (
-    DIRTY,
-    FRESH,
-    PLACED,
-    TURN,
-    UNLINKED,
     attach,
     attach_to_cap,
     begin_limit,
@@ -23,7 +18,8 @@ from sim.engine.fast.flows import (
     sum_anew,
 )
 from sim.engine.fast.heaps import set_event
-from sim.engine.fast.jit import inner, integer
+from sim.engine.fast.jit import inner
+from sim.engine.fast.layout import DIRTY, FRESH, PLACED, TURN, UNLINKED, integer
 from sim.engine.fast.linking import link, relink, unlink
 from sim.engine.flows import CAPPED, IDLE, INFINITY, LARGE, STALE
 from sim.engine.fluid import FULL, ROUNDING, SAME

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from sim.engine.arrays import Arrays
-from sim.engine.fast.compiled import advance, keep, loads, wire
-from sim.engine.fast.layout import lay_out
-from sim.engine.fast.loop import EMPTY, FULL_LOG, UNSETTLED, UNSOLVED
+from sim.engine.fast.layout import EMPTY, FULL_LOG, UNSETTLED, UNSOLVED, lay_out
 from sim.engine.fast.solver import Solver
 from sim.engine.ledger import Ledger
 from sim.errors import InternalError
@@ -24,7 +22,8 @@ class FastKernel:
     That is the same as long as everything fits. `is_stuck`: something does not, or waits for ever; the plain kernel tells why.
     """
 
-    def __init__(self, arrays: Arrays, *, is_full: bool, is_enforced: bool, is_observed: bool) -> None:
+    def __init__(self, arrays: Arrays, code: Any, *, is_full: bool, is_enforced: bool, is_observed: bool) -> None:
+        self.code = code  # the compiled functions
         self.arrays, self.is_enforced, self.is_observed = arrays, is_enforced, is_full or is_observed
         self._solver = Solver(arrays) if arrays.windows else None
         kind = self._solver.kind if self._solver is not None else ()
@@ -34,7 +33,7 @@ class FastKernel:
         self._gaps: list[list[float]] = [[] for _ in arrays.channels]
         self.is_stuck = False
         self._num_held = 0
-        wire(self.state, np.array(arrays.num_after, np.int64), np.array(arrays.after, np.int64))
+        code.start_all(self.state)
 
     @property
     def is_done(self) -> bool:
@@ -49,7 +48,7 @@ class FastKernel:
     def advance(self, horizon_s: float) -> None:
         """Run every batch before `horizon_s`."""
         while True:
-            why = advance(self.state, horizon_s, self.is_observed)
+            why = self.code.advance(self.state, horizon_s, self.is_observed)
             self._take_logs()
             self._follow()
             if why == UNSETTLED:
@@ -57,13 +56,13 @@ class FastKernel:
             if why == UNSOLVED and self._solver is not None:
                 self.state = self._solver.solved(self.state)
             elif why != FULL_LOG:
-                keep()
+                self.code.keep()
                 self.is_stuck = self.is_stuck or (why == EMPTY and not self.is_done)
                 return
 
     def loads(self) -> list[float]:
         """Load of one member of each channel, now."""
-        loads(self.state)
+        self.code.loads(self.state)
         rows: list[float] = self.state.channel["now"].tolist()
         return rows
 

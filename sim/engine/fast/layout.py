@@ -8,7 +8,7 @@ program, so nothing grows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,6 +112,21 @@ COUNT = np.dtype(
     align=True,
 )  # fmt: skip
 
+_WHOLE, _REAL = np.dtype("i8"), np.dtype("f8")
+#: type of the rows of each part of a State, in its order
+ROWS: Mapping[str, np.dtype[Any]] = {
+    "flow": FLOW, "channel": CHANNEL, "stream": STREAM, "link_at": _WHOLE, "link": LINK, "use_at": _WHOLE, "use": LINK,
+    "pair_at": _WHOLE, "pair_of": _WHOLE, "pair": PAIR, "crossing": _WHOLE, "crossed_by": _WHOLE, "slot": SLOT, "heap": ENTRY,
+    "place": _WHOLE, "successor_at": _WHOLE, "successor": _WHOLE, "held": _WHOLE, "held_s": _REAL, "segment": SEGMENT,
+    "gap": GAP, "table": _WHOLE, "known": KNOWN, "lists": _WHOLE, "count": COUNT,
+}  # fmt: skip
+#: rows of `State.lists`
+FRESH, DIRTY, RELINK, UNLINKED, ENDED, STARTED, QUEUED, PLACED, TURN, BOUND, SEEDS, MET, KEY = range(13)
+#: why `loop.advance` came back: nothing pending, the horizon, a log is full, the law does not settle, Python has caps to find
+EMPTY, HORIZON, FULL_LOG, UNSETTLED, UNSOLVED = range(5)
+#: makes a number whose value numba does not take for part of its type, for which it would compile a callee apart
+integer: Any = np.int64
+
 #: room for segments and gaps between two looks of Python, in channels
 LOG_ROUNDS = 64
 
@@ -147,7 +162,7 @@ class State(NamedTuple):
 
 
 def lay_out(arrays: Arrays, kind: Sequence[int], *, is_full: bool, is_observed: bool) -> State:
-    """A State at time zero; `loop.wire` adds who waits for whom. Room for loads if `is_observed`, for segments if `is_full`.
+    """A State at time zero. Room for loads if `is_observed`, for segments if `is_full`.
 
     `kind` are the numbers of the kinds of flows where some are latency-bound.
     """
@@ -186,6 +201,7 @@ def lay_out(arrays: Arrays, kind: Sequence[int], *, is_full: bool, is_observed: 
     if arrays.windows:
         flow["kind"] = kind
         flow["is_bound"][list(arrays.windows)] = 1
+    successor_at, successor = _successors(arrays)
     num_items = num_streams + num_channels + 3 * len(slots)
     heap = np.zeros(num_items, ENTRY)
     count = np.zeros(1, COUNT)
@@ -210,8 +226,8 @@ def lay_out(arrays: Arrays, kind: Sequence[int], *, is_full: bool, is_observed: 
         slot=_empty_slots(len(slots)),
         heap=heap,
         place=np.full(num_items, -1, np.int64),
-        successor_at=np.zeros(num + 1, np.int64),
-        successor=np.zeros(len(arrays.after), np.int64),
+        successor_at=successor_at,
+        successor=successor,
         held=np.zeros(len(arrays.allocates) + len(arrays.frees), np.int64),
         held_s=np.zeros(len(arrays.allocates) + len(arrays.frees)),
         segment=np.zeros(LOG_ROUNDS * num_channels if is_full else 0, SEGMENT),
@@ -221,6 +237,23 @@ def lay_out(arrays: Arrays, kind: Sequence[int], *, is_full: bool, is_observed: 
         lists=np.zeros((13, max(num_streams, num_channels, 1)), np.int64),
         count=count,
     )
+
+
+def number_of(key: Any, num: int) -> Any:
+    """A number from the first `num` of `key`, not negative: the same compiled and in Python."""
+    value = integer(num)
+    for i in range(num):
+        value = (value * 1_000_003 + key[i]) & 0x3FFFFFFFFFF
+    return value
+
+
+def _successors(arrays: Arrays) -> tuple[Any, Any]:
+    """Who waits for each operation, besides the next of its stream, in canonical order."""
+    num, after = len(arrays.work), np.array(arrays.after, np.int64)
+    at = np.zeros(num + 1, np.int64)
+    np.cumsum(np.bincount(after, minlength=num), out=at[1:])
+    waiting = np.repeat(np.arange(num, dtype=np.int64), np.array(arrays.num_after, np.int64))
+    return at, waiting[np.argsort(after, kind="stable")]
 
 
 def _mark_own(flow: Any, is_coupled: Any, couplings: Sequence[Sequence[tuple[int, float]]], num_channels: int) -> None:

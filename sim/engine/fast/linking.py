@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.engine.fast.flows import RELINK, UNLINKED, cross, mark, pair_of, put_capped, uncross
+from sim.engine.fast.flows import cross, mark, pair_of, put_capped, uncross
 from sim.engine.fast.heaps import drop_event
 from sim.engine.fast.jit import inner
+from sim.engine.fast.layout import RELINK, UNLINKED
 from sim.engine.flows import CAPPED, IDLE, INFINITY
 
 

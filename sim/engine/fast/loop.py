@@ -5,32 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from sim.engine.fast.bound import begin, finish, settle_all
-from sim.engine.fast.flows import ENDED, QUEUED, STARTED, begin_limit, collect, end_limit
+from sim.engine.fast.flows import begin_limit, collect, end_limit
 from sim.engine.fast.fluid import loads
 from sim.engine.fast.heaps import drop_event, set_event, sort
-from sim.engine.fast.jit import counted, inner, integer
+from sim.engine.fast.jit import inner
+from sim.engine.fast.layout import EMPTY, ENDED, FULL_LOG, HORIZON, QUEUED, STARTED, UNSETTLED, UNSOLVED, integer
 from sim.engine.flows import CAPPED, IDLE
 from sim.laws.sharing import TIE
 
-#: why `advance` came back: nothing pending, the horizon, no room in a log, the law does not settle, Python has caps to find
-EMPTY, HORIZON, FULL_LOG, UNSETTLED, UNSOLVED = range(5)
 
-
-@counted
-def wire(s: Any, num_after: Any, after: Any) -> None:
-    """Who waits for each operation, besides the next of its stream; starts, at time zero, whatever waits for nothing."""
-    for j in after:
-        s.successor_at[j + 1] += 1
+@inner
+def start_all(s: Any) -> None:
+    """Start, at time zero, whatever waits for nothing."""
     for i in range(len(s.flow)):
-        s.successor_at[i + 1] += s.successor_at[i]
-    free = s.successor_at[:-1].copy()
-    k = 0
-    for i in range(len(s.flow)):
-        for _ in range(num_after[i]):
-            j = after[k]
-            k += 1
-            s.successor[free[j]] = i
-            free[j] += 1
         if not s.flow[i].waits:
             s.flow[i].ready = 0.0
             start_at(s, i, 0.0)

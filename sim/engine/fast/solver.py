@@ -8,9 +8,7 @@ import numpy as np
 
 from sim.engine.arrays import Arrays
 from sim.engine.bound import kind_of, laws_of, solve
-from sim.engine.fast.bound import number_of
-from sim.engine.fast.flows import KEY
-from sim.engine.fast.layout import KNOWN
+from sim.engine.fast.layout import KEY, KNOWN, number_of
 
 
 class Solver:
