@@ -13,6 +13,7 @@ from sim.config.validation import FaultList, refuse_unknown, validate
 from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import Fault, InputError
 from sim.scenario import Trace
+from sim.workload.frameworks import DEFAULTS
 from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
 from sim.workload.training import Training
@@ -88,6 +89,9 @@ def _model_job(cls: type[Any], raw: object, document: Document, path: NodePath) 
             block["model"] = _shape(block["model"], document, (*path, "model"))
             if cls is Inference and block["model"].get("weight_dtype") in _PUBLISHED_QUANTISED:
                 block.setdefault("weights", block["model"]["weight_dtype"])
+    for key, defaults in DEFAULTS.get(str(block.get("framework")), {}).items():
+        if isinstance(block.get(key), Mapping) and block[key].get("active"):
+            block[key] = {**defaults, **block[key]}
     with faults.collect():
         if faults:  # the model is wrong: check the rest with a stand-in, so that all faults are reported at once
             block["model"] = dict.fromkeys(("layers", "hidden", "heads", "ffn", "vocabulary"), 1)

@@ -38,6 +38,7 @@ def families_of(
     own = {machine.memory_tier(gpu) for gpu in machine.gpus()}
     is_gpu = any(need.verdict == "does_not_fit" for name, need in before.items() if name in own)
     is_host = any(need.verdict == "does_not_fit" for name, need in before.items() if name not in own)
+    yield _saves(workload)
     if is_host:
         yield from _host_families(workload)
         yield _loader_sizes(workload)
@@ -68,6 +69,17 @@ def _host_families(training: Training) -> Iterator[Iterator[Change]]:
     count = training.offload.state_buffer_count or 0
     fewer = [size for size in (64, 32, 16, 8, 4) if size < count]  # an update needs four
     yield (Change(settings={f"{path}.offload.state_buffer_count": size}) for size in fewer)
+
+
+def _saves(training: Training) -> Iterator[Change]:
+    """Saves that gather less."""
+    path, save = "workload.training.save", training.save
+    if save.every and save.gathered == "gpu":
+        yield Change(settings={f"{path}.gathered": "host"})
+    if save.every and save.gathered != "none" and training.parallelism.zero_stage == 3:
+        yield Change(settings={f"{path}.gathered": "none"}, note="each rank writes its shard")
+    if save.every and save.merged:
+        yield Change(settings={f"{path}.merged": False}, note="merged afterwards, on another machine")
 
 
 def _loader_sizes(training: Training) -> Iterator[Change]:

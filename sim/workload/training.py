@@ -183,6 +183,14 @@ class SaveCheckpoint:
     every: Annotated[int, Ge(0), Doc("steps between checkpoints; 0 = never")] = 0
     asynchronous: Annotated[bool, Doc("copy to host, write in the background")] = False
     to: Annotated[str, Doc("tier that receives it")] = "nvme"
+    gathered: Annotated[
+        Literal["host", "gpu", "none"],
+        Doc(
+            "where sharded weights come together at a save: host (of its first rank), gpu (of every rank: FSDP's full state "
+            "dict that is not offloaded), none (each rank writes its shard)"
+        ),
+    ] = "host"
+    merged: Annotated[bool, Doc("adapters are merged into a 16-bit copy of the whole model, in host memory")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

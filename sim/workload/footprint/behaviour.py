@@ -27,6 +27,7 @@ class Behaviour:
     gradient_bytes: float = 2.0  # of one gradient as accumulated (mixed)
     has_gradient_buffers: bool = False  # gradient storage exists from init on, not from the backward pass
     has_lazy_states: bool = True  # optimizer states appear at the first update
+    unquantised_bytes: float = 2.0  # per parameter of a quantised base that is not quantised (embeddings, head, norms)
     # buffers
     bucket_elements: float = 0.0  # reduce bucket, allocated from init on
     num_buckets: int = 1
@@ -119,7 +120,9 @@ _TORCHTUNE = Behaviour(
 )
 _HF_TRAINER = Behaviour(
     name="hf-trainer",
-    source="transformers Trainer and PEFT; RMSNorm in fp32; logits cast to fp32 and shifted before the loss",
+    source="transformers Trainer and PEFT; RMSNorm in fp32; logits cast to fp32 and shifted before the loss; "
+    "prepare_model_for_kbit_training casts what is not quantised to fp32 (peft/utils/other.py)",
+    unquantised_bytes=4.0,
     scheme="autocast",
     is_foreach=True,
     norm_copy_bytes=4.0,
@@ -144,6 +147,17 @@ BEHAVIOURS: dict[str, Behaviour] = {
             name="llm-foundry",
             source="llm-foundry: FSDP with pure 16-bit compute, fused cross-entropy in place of the logits",
             logit_bytes=4.0,
+        ),
+        replace(
+            _HF_TRAINER,
+            name="unsloth",
+            source="unsloth and unsloth_zoo: Triton kernels for RMSNorm, rotary embedding, gated product and adapters; "
+            "logits are never stored (cut cross-entropy)",
+            is_fused=True,
+            unquantised_bytes=2.0,
+            norm_copy_bytes=0.0,
+            logit_bytes=0.0,
+            load="sharded",
         ),
         _NEMO,
         replace(_NEMO, name="megatron-bridge"),

@@ -132,7 +132,7 @@ class HostTerms:
     def _weights(self) -> Iterator[Term]:
         each = 4.0 if self.how.scheme == "autocast" or self.training.precision == "fp32" else 2.0
         is_frozen = self.training.adapter.type != "none"
-        size = frozen_bytes(self.training, self.rank, self.sizes) if is_frozen else each * self.sizes.kept_weights
+        size = frozen_bytes(self.training, self.rank, self.how, self.sizes) if is_frozen else each * self.sizes.kept_weights
         yield from self._placed("weights", TensorClass.WEIGHTS, size, FROM_INIT, whole=True)
         if self._share(TensorClass.WEIGHTS, "nvme"):
             count, elements = self.training.offload.buffer_count or 5, self.training.offload.buffer_elements or 1e8
@@ -215,18 +215,26 @@ class HostTerms:
         """Copies while the training state is written, and read again at resume."""
         if not self.training.save.every:
             return
-        sizes, whole = self.sizes, parameters(self.training.model).total
+        sizes, save, is_adapter = self.sizes, self.training.save, self.training.adapter.type != "none"
         state = (sizes.master + sizes.states) * sizes.updated
-        if self.training.save.asynchronous:
+        if save.asynchronous:
             held = self.homes[TensorClass.OPTIMIZER_STATES].get("gpu", 0.0)
-            yield self._term(
-                "snapshot being written", TensorClass.BUFFERS, "dram", state * held + 2.0 * sizes.kept_weights, ("save",)
-            )
-        yield Term(
-            name="gathered 16-bit weights", tensor_class=TensorClass.WEIGHTS, tier="dram", size_bytes=2.0 * whole,
-            moments=("save",), per="host",
-        )  # fmt: skip
+            kept = sizes.weight * (self.rank.adapter if is_adapter else sizes.kept_weights)
+            yield self._term("snapshot being written", TensorClass.BUFFERS, "dram", state * held + kept, ("save",))
+        whole = parameters(self.training.model).total
+        model = sizes.weight * (self.rank.adapter if is_adapter else whole)
+        if self.training.parallelism.zero_stage < 3 or save.gathered == "none":
+            model = min(model, SHARD_FILE_BYTES)  # written file by file
+        if save.gathered != "gpu":
+            yield self._once("weights being written", model)
+        if save.merged and is_adapter:
+            yield self._once("merged 16-bit model", 2.0 * whole)
         yield self._term("checkpoint being read", TensorClass.OPTIMIZER_STATES, "dram", state, ("resume",))
+
+    @staticmethod
+    def _once(name: str, size: float) -> Term:
+        """Weights that one process of a host holds while it saves."""
+        return Term(name=name, tensor_class=TensorClass.WEIGHTS, tier="dram", size_bytes=size, moments=("save",), per="host")
 
     def _placed(
         self, name: str, kind: TensorClass, size: float, when: tuple[str, ...], *, whole: bool = False

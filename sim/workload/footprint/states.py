@@ -101,19 +101,24 @@ def gpu_states(training: Training, rank: RankParameters, how: Behaviour, homes: 
         sizes.updated,
     )
     yield from _gradients(training, rank, how, sizes, homes)
+    if training.save.every and training.save.gathered == "gpu" and training.parallelism.zero_stage == 3:
+        number = rank.adapter if training.adapter.type != "none" else rank.total
+        name = "whole weights gathered for the save"
+        yield _term(name, TensorClass.WEIGHTS, sizes.weight * number, ("save",), sizes.weight, number)
 
 
-def frozen_bytes(training: Training, rank: RankParameters, sizes: StateBytes) -> float:
+def frozen_bytes(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes) -> float:
     """Bytes of the frozen base under adapters that a rank keeps: 16 bits, and the quantised part with its scales."""
     scale = sizes.kept_weights / rank.total if rank.total else 0.0
-    return scale * (2.0 * (rank.total - rank.quantised) + quantised_bytes(training) * rank.quantised)
+    each = how.unquantised_bytes if training.adapter.stored != "bf16" else 2.0
+    return scale * (each * (rank.total - rank.quantised) + quantised_bytes(training) * rank.quantised)
 
 
 def _weights(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
     share = homes[TensorClass.WEIGHTS].get("gpu", 0.0)
     when = FROM_INIT if share < 1 else ("load", *FROM_INIT)
     if training.adapter.type != "none":
-        size = frozen_bytes(training, rank, sizes)
+        size = frozen_bytes(training, rank, how, sizes)
         each = size / max(sizes.kept_weights, 1.0)
         yield _term("frozen base weights", TensorClass.WEIGHTS, size * share, when, each, sizes.kept_weights)
         trained = sizes.weight + sizes.master

@@ -276,6 +276,20 @@ PROFILES: dict[str, Profile] = {
         replace(_FSDP, name="torchtune", attention_version="flash2"),
         replace(_FSDP, name="hf-trainer", attention_version="flash2"),
         replace(_FSDP, name="accelerate", attention_version="flash2"),
+        replace(
+            _FSDP,
+            name="unsloth",
+            source="unsloth kernels/*.py: norms, rotary embedding, gate and adapters are one Triton kernel each, the loss is "
+            "computed from hidden states in blocks; unsloth_zoo gradient_checkpointing.py: checkpoints leave by non-blocking "
+            "copies to page-locked buffers",
+            attention_version="flash2",
+            elementwise_traffic=1.0,
+            has_fused_blocks=True,
+            has_fused_adapters=True,
+            overlap_activation_copy=True,
+            is_updated_by_torch=False,
+            threads_per_rank=0,
+        ),
         replace(_FSDP, name="pytorch", source="PyTorch without a framework around it", attention_version="flash2"),
         replace(_FSDP, name="ddp", source="PyTorch DistributedDataParallel", attention_version="flash2"),
         replace(
@@ -303,6 +317,9 @@ PROFILES: dict[str, Profile] = {
     )
 }
 
+
+#: what a framework does unless it is told otherwise, where that is an input of the job: name -> block -> key -> value
+DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {"unsloth": {"checkpointing": {"offload": True}}}
 
 #: what people call the profiles
 _ALSO_CALLED = {
