@@ -23,9 +23,9 @@ SCALAR_CYCLES = Fitted(22.0, 26.0, ("superoffload/grace",))
 #: page faults that all cores of a Linux process take together, per second: temporaries of torch's update are mapped anew
 #: each step; fit on PT-CPU, table 4 of ZeRO-Offload; without it: half a microsecond each, one at a time
 FAULTS_PER_S = Fitted(3.6e6, 2e6, ("zero-offload/table-4-torch",))
-#: bytes/s that Adam draws from the last-level cache per core where a part does not say (assumed, +-40 %): 650 GB/s over the 64
-#: cores of a Zen 5 socket
-CACHE_BYTES_PER_CORE_S = 10e9
+#: bytes/s that Adam draws from the last-level cache per core where a part does not say: 569 GB/s with 84 MB of states on a
+#: large Xeon (numa-cpu-adam-bench), +-40 % elsewhere; without it: 8 B per cycle at 2 GHz
+CACHE_BYTES_PER_CORE_S = Fitted(10e9, 16e9, ("liaw-chen-2025/dram", "liaw-chen-2025/cpu-adam"))
 #: bytes of one element's states that stay in cache between steps of a microbenchmark: 16 read
 _CACHED_BYTES = 16.0
 

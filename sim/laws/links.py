@@ -9,21 +9,33 @@ from __future__ import annotations
 from sim.held_out import Fitted
 
 #: seconds that a benchmark's way of timing adds to each copy: copies queued in a stream follow each other with the engine's
-#: start alone; an event before and after each; a call that returns when its copy is done. Fit over npho/cse554 (blocking),
-#: numa-gpu-xfer-bench (events) and vLLM's KV connector (queued); without them: 5 us for a call, nothing for an event
+#: start alone; an event before and after each; a call that returns when its copy is done; a copy and a wait for the device
+#: after the program has swept its caches, so that driver and interrupt find theirs empty. Fit over npho/cse554 (blocking),
+#: numa-gpu-xfer-bench (events), vLLM's KV connector (queued) and gpu-benches (cold); without them: 5 us for a
+#: call, nothing for an event, twice a call where all is cold
 TIMING_S = {
     "queued": Fitted(0.0, 0.0, ("vllm-kv-offload/dma",)),
     "events": Fitted(1.3e-6, 0.0, ("liaw-chen-2025/memcpy",)),
-    "blocking": Fitted(3.3e-6, 5e-6, ("npho-cse554/by-size",)),
+    "blocking": Fitted(3.0e-6, 5e-6, ("npho-cse554/by-size",)),
+    "cold": Fitted(26e-6, 10e-6, ("rrze-gpu-benches/cuda-memcpy",)),
 }
 #: seconds of the round trip of a read over PCIe that a copy waits for unless others are queued behind it: an engine that
-#: fetches pinned host memory, a core that fetches what the device left in a bounce buffer (same sources)
-READ_TRIP_S = Fitted(1.5e-6, 1e-6, ("npho-cse554/by-size", "liaw-chen-2025/memcpy"))
+#: fetches pinned host memory, a core that fetches what the device left in a bounce buffer (assumed, 0.7 to 1.5 us measured)
+READ_TRIP_S = 1e-6
 
 
 def timing(way: str, *, is_fetched: bool) -> float:
     """Seconds per copy that a benchmark's `way` of timing adds (a key of `TIMING_S`); KeyError for another."""
-    return TIMING_S[way].get() + (READ_TRIP_S.get() if is_fetched and way != "queued" else 0.0)
+    return TIMING_S[way].get() + (READ_TRIP_S if is_fetched and way != "queued" else 0.0)
+
+
+def written_time(size_bytes: float, capacity_bytes: float, device_rate: float, core_rate: float, num_devices: int) -> float:
+    """Seconds in which a device reads what a core's private cache still holds of a buffer of `size_bytes` that it just wrote.
+
+    Each such line is fetched out of that cache: one device keeps so many reads in flight (`device_rate`, bytes/s), and all
+    `num_devices` that read what one core wrote share what its cache gives (`core_rate`).
+    """
+    return min(size_bytes, capacity_bytes) / min(device_rate, core_rate / num_devices)
 
 
 def lane(transfers_per_s: float, coding: float) -> float:

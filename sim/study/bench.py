@@ -16,7 +16,7 @@ from sim.laws.links import TIMING_S
 from sim.laws.memory import interleaved
 from sim.laws.queueing import queueing_delay
 from sim.program.collectives import collective as collective_flow
-from sim.study.bench_copies import copy_load, tier_of, timing_s
+from sim.study.bench_copies import copy_load, num_writing, tier_of, timing_s, written_s
 from sim.study.bench_flows import Load, beside, of_collective, of_route, spread, times
 from sim.study.bench_host import cpu_adam, storage
 from sim.study.bench_kernels import attention, gemm
@@ -220,14 +220,19 @@ def copy(
     """One copy (nvbandwidth, hipMemcpy) while the copies in `beside` run all the time; `is_summed` adds theirs.
 
     Ends are tiers, roles, GPUs (their memory), or shares {tier: fraction} of interleaved pages. `timing`: how the benchmark
-    waits for each copy, a key of `laws.links.TIMING_S`.
+    waits for each copy, a key of `laws.links.TIMING_S`. Who times each copy alone fills its buffers on a core before; it does
+    not show in a long queue of copies, nor once other data went through the core's cache.
     """
     if timing not in TIMING_S:
         raise InputError(Fault(what=f"unknown way of timing {timing!r}", remedy=f"one of {', '.join(TIMING_S)}"))
-    options = {"size": size, "is_pinned": is_pinned, "uses_copy_engine": uses_copy_engine}
+    is_written = timing in ("events", "blocking") and is_pinned
+    options = {"size": size, "is_pinned": is_pinned, "uses_copy_engine": uses_copy_engine, "is_written": is_written}
     entries = [{"source": source, "target": target, "initiator": initiator}, *beside]
-    loads = [copy_load(machine, **{**options, **entry}) for entry in entries]
-    seconds = _beside(machine, loads, 0) + timing_s(machine, target, initiator, way=timing, is_pinned=is_pinned)
+    writing = num_writing(machine, entries)
+    loads = [copy_load(machine, **{**options, **entry}, num_writing=writing) for entry in entries]
+    seconds = _beside(machine, loads, 0)
+    fetching = written_s(machine, entries, size, seconds - loads[0].latency_s) if is_written else 0.0
+    seconds += fetching + timing_s(machine, target, initiator, way=timing, is_pinned=is_pinned)
     bandwidth = size / seconds
     if is_summed:
         bandwidth += sum(size / _beside(machine, loads, i) for i in range(1, len(loads)))

@@ -51,7 +51,7 @@ def cpu_adam(
     part = machine.part(device)
     mine = elements / sockets
     cached = laws.cached_elements(scale * mine, _number(part, "last_level_cache")) / scale
-    cache_rate = _number(part, "cache_bandwidth") or laws.CACHE_BYTES_PER_CORE_S * _number(part, "cores")
+    cache_rate = _number(part, "cache_bandwidth") or laws.CACHE_BYTES_PER_CORE_S.get() * _number(part, "cores")
     size = scale * kernel.size_bytes
 
     def seconds_in(spread_over: Mapping[str, float]) -> float:
@@ -61,13 +61,12 @@ def cpu_adam(
 
     memory = seconds_in(shares or {"dram": 1.0})
     if not is_bound:
-        memory = max(memory, seconds_in({"dram": 1.0}) / laws.UNBOUND_SHARE)
+        waiting = laws.UNBOUND_WAIT_S.get() if ranks > 1 else 0.0
+        memory = max(memory + waiting, seconds_in({"dram": 1.0}) / laws.UNBOUND_SHARE)
     seconds = memory + size * cached / cache_rate
     seconds += laws.fault_time(scale * kernel.temporary_bytes * mine, _number(part, "page"))
     if kernel.needs_avx and not part.get("has_avx", True):
         seconds = max(seconds, laws.scalar_time(mine, int(_number(part, "cores")), _number(part, "clock")))
-    if ranks > 1 and not is_bound:
-        seconds += laws.UNBOUND_WAIT_S.get()
     return {"time": seconds, "bandwidth": size * elements / seconds}
 
 

@@ -96,6 +96,16 @@ class Chiplet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenLines:
+    """Lines that a core wrote last, which a device then reads out of that core's private cache."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    kept: Annotated[Bytes, Ge(0), Doc("of a buffer that a core just wrote, what its cache still holds")]
+    device_bandwidth: Annotated[BytesPerSecond, Gt(0), Doc("what one device reads of them")]
+    owner_bandwidth: Annotated[BytesPerSecond, Gt(0), Doc("what all devices read of one core's")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bus:
     """Achieved share of the DRAM peak where the CPU's controller, not the DIMM class, decides it."""
 
@@ -144,7 +154,8 @@ class Cpu:
     port_duplex: Annotated[Efficiency, Doc("both directions of a PCIe port at once / twice one direction")] = 0.82
     has_avx: Annotated[bool, Doc("x86 vector units; without them kernels written for AVX run their scalar code")] = True
     page: Annotated[Bytes, Gt(0), Doc("base page of the Linux that usually runs on it")] = 4096.0
-    dma_cache: Annotated[Bytes, Ge(0), Doc("part of the last-level cache that absorbs device writes")] = 0.0
+    dma_share: Annotated[Fraction, Doc("of the last-level cache, what absorbs device writes; 0 = they go to memory")] = 0.0
+    written: Annotated[WrittenLines | None, Doc("how devices read what a core has just written; none = as all else")] = None
     io_bandwidth: Annotated[
         BytesPerSecond, Ge(0), Doc("all PCIe and CXL devices of the socket together, per direction; 0 = the sum of the lanes")
     ] = 0.0

@@ -22,17 +22,49 @@ def _seconds(timing: str, source: str, target: str, *, is_pinned: bool = True) -
 
 def test_events_and_blocking_calls_add_their_own_seconds() -> None:
     queued = _seconds("queued", "gpu", "dram")
-    assert queued == pytest.approx(3.3e-6 + 4096 / 12.37e9, rel=0.01)
+    assert queued == pytest.approx(3.6e-6 + 4096 / 12.37e9, rel=0.01)
     assert _seconds("events", "gpu", "dram") - queued == pytest.approx(1.3e-6)
-    assert _seconds("blocking", "gpu", "dram") - queued == pytest.approx(3.3e-6)
+    assert _seconds("blocking", "gpu", "dram") - queued == pytest.approx(3.0e-6)
+    assert _seconds("cold", "gpu", "dram") - queued == pytest.approx(26e-6)
 
 
 def test_who_fetches_waits_for_a_round_trip() -> None:
     pinned = _seconds("blocking", "dram", "gpu") - _seconds("blocking", "gpu", "dram")
     pageable = _seconds("blocking", "dram", "gpu", is_pinned=False) - _seconds("blocking", "gpu", "dram", is_pinned=False)
-    assert pinned == pytest.approx(1.5e-6)
-    assert pageable == pytest.approx(-1.5e-6)
+    assert pinned == pytest.approx(1.0e-6)
+    assert pageable == pytest.approx(-1.0e-6)
     assert _seconds("queued", "dram", "gpu") == pytest.approx(_seconds("queued", "gpu", "dram"))
+
+
+def _to_gpu(
+    size: float, *, timing: str = "events", source: str = "dram", both: bool = False, machine: str = "liaw-2s"
+) -> float:
+    other = [{"source": source, "target": "gpu1", "initiator": "gpu1"}] if both else []
+    copy = {"source": source, "target": "gpu0", "initiator": "gpu0", "size": size, "timing": timing, "beside": other}
+    return measure(_machine(machine), "copy", copy)["time"]
+
+
+def test_what_a_core_has_just_written_is_read_out_of_its_cache() -> None:
+    # 1 MiB at 30 GB/s, the rest at the link's 55 GB/s; start, event and round trip 5.9 us
+    assert _to_gpu(2.0**20) == pytest.approx(5.9e-6 + 2**20 / 30e9, rel=0.01)
+    assert _to_gpu(2.0**24) - _to_gpu(2.0**23) == pytest.approx(2**23 / 55.1e9, rel=0.01)
+    assert _to_gpu(2.0**20, both=True) == pytest.approx(5.9e-6 + 2**20 / 25e9, rel=0.01)
+    assert _to_gpu(2.0**20, source="cxl") == pytest.approx(_to_gpu(2.0**20), rel=0.01)
+    assert _to_gpu(2.0**20, timing="queued") == pytest.approx(3.6e-6 + 2**20 / 55.1e9, rel=0.01)
+    assert _to_gpu(2.0**20, machine="rtx6000-pcie3") == pytest.approx(5.9e-6 + 2**20 / 12.37e9, rel=0.01)
+
+
+def test_writes_that_fit_the_cache_never_see_the_card_and_two_devices_share_the_cache() -> None:
+    machine = _machine("liaw-2s")
+
+    def rate(size: float, count: int) -> float:
+        others = [{"source": f"gpu{i}", "target": "cxl", "initiator": f"gpu{i}"} for i in range(1, count)]
+        copy = {"source": "gpu0", "target": "cxl", "initiator": "gpu0", "size": size, "beside": others}
+        return measure(machine, "copy", copy)["bandwidth"]
+
+    assert rate(32e6, 1) == pytest.approx(32e6 / (3.6e-6 + 32e6 / 55.1e9), rel=0.01)
+    assert rate(100e6, 1) > 1.4 * rate(100e6, 2)
+    assert rate(8e9, 1) == pytest.approx(2 * rate(8e9, 2), rel=0.02)
 
 
 def test_an_unknown_way_of_timing_is_refused() -> None:

@@ -37,6 +37,9 @@ def test_unbound_ranks_lose_dram_bandwidth_but_not_that_of_a_slower_card_and_wai
     def seconds(tier: str, *, is_bound: bool) -> float:
         return measure(machine, "cpu_adam", {"elements": 1e9, "shares": {tier: 1.0}, "ranks": 2, "is_bound": is_bound})["time"]
 
+    short = {"elements": 1e6, "ranks": 2}
+    waits, bound = (measure(machine, "cpu_adam", {**short, "is_bound": is_bound})["time"] for is_bound in (False, True))
+    assert waits - bound == pytest.approx(16e-3)
     assert seconds("dram", is_bound=False) / seconds("dram", is_bound=True) == pytest.approx(1 / 0.61, rel=0.15)
     assert seconds("cxl", is_bound=False) - seconds("cxl", is_bound=True) == pytest.approx(16e-3)
 
