@@ -25,6 +25,7 @@ from typing import Any
 
 from sim.config.locate import locate
 from sim.config.machine import expanded, load_machine, machine_from, numbered
+from sim.config.parts import load_parts, part_names
 from sim.config.validation import FaultList, refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe, dotted, read_yaml
 from sim.errors import Fault, InputError
@@ -157,6 +158,10 @@ class _Patch:
             del self.data[table][name]
             return
         keys = _of_memory(self.data[table][name], keys)
+        if keys[:1] == ["memory"] and (remedy := self._soldered(name, keys[1:])):
+            what = f"{name} has no memory modules, its memory is part of it"
+            self.faults.append(self.scenario.fault(source, what, remedy))
+            return
         node = self.data[table]
         for key in (name, *keys)[:-1]:
             node = _opened(node, key)
@@ -166,6 +171,18 @@ class _Patch:
         else:
             node[last] = copy.deepcopy(value)
         self.origin[(table, name, *keys)] = source
+
+    def _soldered(self, name: str, keys: list[str]) -> str:
+        """How to change the memory of a device that has no DIMM slots; empty for a socket."""
+        entry = self.data["devices"].get(name)
+        part = entry.get("part") if isinstance(entry, Mapping) else None
+        own = self.data.get("parts", {}).get(part)
+        kind = own.get("kind") if isinstance(own, Mapping) else None
+        if kind is None and part in part_names():
+            kind = load_parts([str(part)]).parts[str(part)].kind
+        if kind is None or kind == "cpu":
+            return ""
+        return f"write {name}.capacity" if keys[:1] in ([], ["capacity"]) else "define the part in topology.parts"
 
     def _placed(self, fault: Fault) -> Fault:
         """The fault at its place in the scenario if it is about something that the scenario wrote, or about what holds that."""

@@ -21,6 +21,21 @@ LARGEST_WRITE_SHARE = 0.5
 INTERLEAVE_SHARPNESS = Fitted(5.0, 1e6, ("micron-cz120/interleave", "xeon6-interleave/gain"))
 
 
+#: share of GDDR6 that holds check bits where ECC is on; HBM and GDDR7 keep theirs beside the data. T4 15 of 16 GiB, A10 and L4
+#: 22.5 of 24, A40, L40 and L40S 45 of 48 (nvidia-smi: 15360, 23028, 46068 MiB)
+INBAND_ECC_SHARE = 1.0 / 16.0
+#: what NVIDIA's driver and firmware keep of a GPU's memory before any process asks: nominal less the "total capacity" in
+#: PyTorch's out-of-memory messages: V100 16 GB 0.25, RTX 3090 0.3, T4 0.2 to 0.4, L4 0.5, L40 0.6, A100 80 GB 0.8, H100 0.9,
+#: H200 1.2, B200 1.6 GiB (GPT2-Chinese 215, CatVTON 133, evo2 190, Eagle 68, VAREdit 6); newer drivers keep more. +-0.2 GiB
+DRIVER_BYTES, DRIVER_SHARE = 0.25 * 2.0**30, 0.007
+
+
+def programmable(capacity_bytes: float, *, has_inband_ecc: bool = False) -> float:
+    """Bytes of an NVIDIA GPU's memory that programs can get of those it is sold with, their CUDA contexts not yet taken."""
+    left = capacity_bytes * (1.0 - INBAND_ECC_SHARE if has_inband_ecc else 1.0)
+    return max(0.0, left - DRIVER_BYTES - DRIVER_SHARE * capacity_bytes)
+
+
 def peak(num_channels: int, transfers_per_s: float, width_bits: int) -> float:
     """Raw bytes/s of a memory: channels x transfers/s x bytes per transfer."""
     return num_channels * transfers_per_s * width_bits / 8

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from sim.errors import Fault, MachineError
-from sim.laws.memory import peak
+from sim.laws.memory import peak, programmable
 from sim.records import INFINITY, Channel, LatencyLaw, Tier
 from sim.topology import parts as p
 from sim.topology.description import DeviceEntry, Populated, Topology
@@ -199,7 +199,7 @@ class _Builder:
             write_cost=module.write_cost,
             kernels={kind: efficiency / share for kind, share in kernels.items()},
         )
-        self._tier(entry.capacity or memory.capacity, TIER_KINDS[module.type], media)
+        self._tier(entry.capacity or _usable(part, memory, entry), TIER_KINDS[module.type], media)
 
     def _apu_cpu(self, name: str, gpu: p.Gpu) -> None:
         """The CPU side of an APU: a device of its own that loads from the shared memory."""
@@ -299,3 +299,10 @@ def _bus(source: str, target: str) -> Edge:
     return Edge(
         source=source, target=target, link="package", channels=(), bandwidth_bytes_per_s=INFINITY, raw_bytes_per_s=INFINITY
     )
+
+
+def _usable(part: p.Part, memory: p.Attached, entry: DeviceEntry) -> float:
+    """Bytes of soldered memory that programs can use; a memory that CPU and GPU share is the system's, less `reserved`."""
+    if not isinstance(part, p.Gpu) or part.vendor != "nvidia" or part.cpu:
+        return memory.capacity
+    return programmable(memory.capacity, has_inband_ecc=memory.ecc if entry.ecc is None else entry.ecc)

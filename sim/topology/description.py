@@ -47,7 +47,14 @@ class DeviceEntry:
     memory: Annotated[Populated | None, Doc("DIMMs (CPU sockets)")] = None
     link: Annotated[Connection | None, Doc("link to `to`: {part, lanes} or short 'pcie5-x8'; default the part's own")] = None
     to: Annotated[tuple[str, ...], Doc("device that it hangs on; a list for a device with several heads")] = ()
-    capacity: Annotated[Bytes | None, Gt(0), Doc("default the part's")] = None
+    capacity: Annotated[
+        Bytes | None,
+        Gt(0),
+        Doc("what programs can use of its memory; default the part's, of an NVIDIA board less what driver and ECC keep"),
+    ] = None
+    ecc: Annotated[
+        bool | None, Doc("error correction of a GPU's GDDR6, which takes a sixteenth of it; default as the part is delivered")
+    ] = None
     count: Annotated[Count, Doc("identical devices used as one (RAID0 of drives, interleave set of modules)")] = 1
     host: Annotated[str, Doc("host that the socket belongs to; devices below it inherit it")] = ""
     cores: Annotated[

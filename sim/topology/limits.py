@@ -55,6 +55,10 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
             yield Fault(
                 path=f"devices.{name}.cores", what=f"{entry.cores} cores, {entry.part} {has}", remedy="leave it out to use all"
             )
+        if entry.memory and not isinstance(part, p.Cpu):
+            yield Fault(
+                path=f"devices.{name}.memory", what=f"{entry.part} has no DIMM slots", remedy="write capacity: on the device"
+            )
         if isinstance(part, p.Cpu) and entry.memory:
             yield from _dimms(f"devices.{name}.memory", entry.memory, parts, part, entry.part)
         if part.hypothetical and not part.basis:
@@ -69,6 +73,11 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
             yield Fault(
                 path=f"devices.{name}.gpu_share", what=f"{entry.part} shares its memory with no CPU",
                 remedy="write it on a GPU with one memory for both",
+            )  # fmt: skip
+        if entry.ecc is not None and not _has_gddr6(part, parts):
+            yield Fault(
+                path=f"devices.{name}.ecc", what=f"{entry.part} keeps no check bits among its data",
+                remedy="leave it out: only NVIDIA's boards with GDDR6 can turn it on or off",
             )  # fmt: skip
         if entry.zone == "movable" and not (isinstance(part, p.Expander) or part.kind == "pmem"):
             yield Fault(
@@ -90,6 +99,13 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
     yield from _links(topology, parts)
     yield from check_connected(topology, parts)
     yield from check_ports(topology, parts)
+
+
+def _has_gddr6(part: p.Part, parts: Mapping[str, p.Part]) -> bool:
+    if not isinstance(part, p.Gpu) or part.vendor != "nvidia" or part.memory.part not in parts:
+        return False
+    module = parts[part.memory.part]
+    return isinstance(module, p.Memory) and module.type in ("gddr6", "gddr6x")
 
 
 def _dimms(path: str, memory: Populated, parts: Mapping[str, p.Part], cpu: p.Cpu, cpu_name: str) -> Iterator[Fault]:

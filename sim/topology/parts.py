@@ -74,6 +74,7 @@ class Attached:
     bandwidth: Annotated[BytesPerSecond, Gt(0), Doc("datasheet peak")]
     efficiency: Annotated[Efficiency | None, Doc("achieved read bandwidth / peak; default: the memory part's")] = None
     latency: Annotated[Latency | None, Doc("seen by the processor's own loads")] = None
+    ecc: Annotated[bool, Doc("GDDR6: delivered with error correction on, whose bits take a sixteenth of the capacity")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

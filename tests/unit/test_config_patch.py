@@ -67,6 +67,16 @@ def test_a_machine_written_inline_can_be_changed_and_swept() -> None:
             "topology: {base: epyc-9554p-2x4090, set: {cpu0: {memory: {chanels: 4}}}}\n",
             "f.yaml:1: topology.set.cpu0.memory.chanels: unknown key 'chanels'; did you mean 'channels'?",
         ),
+        (
+            "topology: {base: mac-m2-ultra, set: {gpu0.memory.bandwidth: 400 GB/s}}\n",
+            "f.yaml:1: topology.set.gpu0.memory.bandwidth: gpu0 has no memory modules, its memory is part of it; "
+            "define the part in topology.parts",
+        ),
+        (
+            "topology: {base: dgx-a100, set: {gpu0.ecc: false}}\n",
+            "f.yaml:1: topology.set.gpu0.ecc: a100-80gb-sxm keeps no check bits among its data; leave it out: only NVIDIA's "
+            "boards with GDDR6 can turn it on or off",
+        ),
         (INLINE + "  set: [1]\n", "f.yaml:5: topology.set: expected a mapping, got the list [1]"),
         (INLINE + "  set: {gpu7.link.lanes: 8}\n", "f.yaml:5: topology.set.gpu7.link.lanes: unknown device or link 'gpu7'"),
     ],

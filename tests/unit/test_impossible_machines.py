@@ -128,3 +128,16 @@ def test_sockets_that_join() -> None:
 def test_links_to_nowhere(ends: str, expected: str) -> None:
     links = f"links:\n  n: {{part: nvlink4, lanes: 4{', ' if ends else ''}{ends}}}\n"
     assert fault(XEON, "gpu0: {part: h100-pcie, to: cpu0}", links=links) == expected
+
+
+def test_check_bits_take_a_sixteenth_of_gddr6_only_where_they_are_on() -> None:
+    def capacity(card: str) -> float:
+        return built(XEON, f"gpu0: {{part: {card}, to: cpu0}}").tiers["gpu0.gddr"].capacity_bytes
+
+    assert capacity("rtx-a6000") - capacity("rtx-a6000, ecc: true") == pytest.approx(3 * 2**30)
+    assert capacity("a40, ecc: false") == capacity("rtx-a6000")
+    assert capacity("a40") == capacity("a40, ecc: true") == capacity("rtx-a6000, ecc: true")
+    assert capacity("a40, capacity: 45 GiB") == 45 * 2**30  # what somebody writes is what programs can use
+    assert fault(XEON, "gpu0: {part: h100-pcie, memory: {part: ddr5-4800-2r, channels: 8, capacity: 80 GiB}, to: cpu0}") == (
+        "m.yaml:3: devices.gpu0.memory: h100-pcie has no DIMM slots; write capacity: on the device"
+    )

@@ -36,6 +36,22 @@ def test_peak_is_channels_times_transfers_times_width(channels: int, transfers: 
     assert memory.peak(channels, transfers, bits) == pytest.approx(peak)
 
 
+@pytest.mark.parametrize(
+    ("gib", "has_ecc", "seen_gib"),  # "total capacity" in PyTorch's messages about memory that ran out
+    [(16, False, 15.75), (16, True, 14.56), (24, True, 22.03), (24, True, 21.99), (24, False, 23.69), (48, True, 44.40),
+     (80, False, 79.25), (80, False, 79.11), (141, False, 139.8), (180, False, 178.35)],
+)  # fmt: skip
+def test_programs_get_what_driver_and_check_bits_leave(gib: float, has_ecc: bool, seen_gib: float) -> None:
+    assert memory.programmable(gib * 2**30, has_inband_ecc=has_ecc) == pytest.approx(seen_gib * 2**30, abs=0.2 * 2**30)
+    assert memory.programmable(0.1 * 2**30) == 0.0
+
+
+@given(st.floats(2**30, 1e13), st.floats(1.0, 10.0))
+def test_what_programs_get_grows_with_the_memory_and_falls_with_check_bits(size: float, factor: float) -> None:
+    assert memory.programmable(size, has_inband_ecc=True) < memory.programmable(size) < size
+    assert memory.programmable(size * factor) >= memory.programmable(size)
+
+
 def test_the_bus_pays_for_turning_around_once_and_for_writes_up_to_one_half() -> None:
     assert memory.bus_cost(0.0, 0.1, 0.3) == 1.0
     assert memory.bus_cost(0.025, 0.1, 0.3) == pytest.approx(1.0 + 0.05 + 0.0075)

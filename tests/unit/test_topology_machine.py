@@ -4,6 +4,7 @@ import pytest
 
 from sim.config.machine import load_machine
 from sim.errors import InputError
+from sim.laws.memory import programmable
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +16,8 @@ def test_reference_box_has_its_tiers_and_gpus(reference):
     assert reference.gpus() == ("gpu0", "gpu1")
     assert {name: tier.capacity_bytes for name, tier in reference.tiers.items()} == {
         "cpu0.dram": 512 * 2**30,
-        "gpu0.gddr": 24 * 2**30,
-        "gpu1.gddr": 24 * 2**30,
+        "gpu0.gddr": programmable(24 * 2**30),
+        "gpu1.gddr": programmable(24 * 2**30),
         "nvme0": 8e12,
     }
 
