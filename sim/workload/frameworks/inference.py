@@ -129,7 +129,18 @@ def inference_profile(name: str) -> InferenceProfile:
     raise InputError(Fault(what=f"unknown framework {name!r}", remedy=remedy(name), path="workload.inference.framework"))
 
 
+#: what people call the profiles, and what computes as they do
+_ALSO_CALLED = {
+    "pytorch": "transformers", "torch": "transformers", "hf": "transformers", "huggingface": "transformers",
+    "ollama": "llama.cpp",
+    "lmstudio": "llama.cpp", "lm-studio": "llama.cpp", "koboldcpp": "llama.cpp", "llamacpp": "llama.cpp", "gguf": "llama.cpp",
+    "sglang": "vllm", "tgi": "vllm", "lmdeploy": "vllm", "tensorrt-llm": "vllm", "trt-llm": "vllm",
+    "deepspeed": "deepspeed-zero-inference",
+}  # fmt: skip
+
+
 def remedy(name: str) -> str:
     """What to write in place of an unknown profile's name."""
-    near = get_close_matches(name, INFERENCE_PROFILES, n=1)
+    known = _ALSO_CALLED.get(name.lower())
+    near = [known] if known else get_close_matches(name, INFERENCE_PROFILES, n=1)
     return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(INFERENCE_PROFILES)}"

@@ -50,6 +50,7 @@ def generate(
         num_tokens=float(training.batch_size * training.sequence_length)
         * training.gradient_accumulation
         * training.parallelism.data,
+        notes=update.notes(),
     )
 
 

@@ -132,6 +132,26 @@ class Update:
             layer=layer,
         )
 
+    def notes(self) -> tuple[str, ...]:
+        """What the framework does to an update on the CPU unless it is told otherwise, and how to tell it."""
+        plan, offload, asked = self.plan, self.plan.training.offload, self.plan.training.optimizer.implementation
+        if plan.home(TensorClass.OPTIMIZER_STATES) == "gpu" or plan.training.optimizer.swap_through_gpu:
+            return ()
+        found = []
+        if plan.threads and offload.cores_per_rank is None:
+            found.append(
+                f"the CPU updates with {plan.threads} thread per rank (OMP_NUM_THREADS, as torchrun and accelerate start "
+                "several processes): offload.cores_per_rank gives it more"
+            )
+        if plan.profile.is_updated_by_torch and asked != "fused":
+            found.append("torch's Adam passes over memory once per operation: optimizer.implementation: fused passes once")
+        if plan.host_slowdown > 1.0 and offload.cores_bound is None:
+            found.append(
+                f"ranks are not bound to their cores: the update takes {plan.host_slowdown:.3g} times the traffic; "
+                "offload.cores_bound: true binds them (deepspeed --bind_cores_to_rank)"
+            )
+        return tuple(found)
+
     @property
     def _update_traffic(self) -> tuple[float, float]:
         """Bytes that the CPU optimizer moves per parameter, and bytes of temporaries that it maps anew."""
