@@ -33,8 +33,8 @@ def cpu_adam(
     """One Adam update of states in host memory, spread page by page over tiers by `shares`: time and traffic per second.
 
     `implementation` is one of `laws.cpu.IMPLEMENTATIONS`; `state_bytes` of each state and gradient (4). The elements are
-    divided over `sockets` (each on its own memory) and over `ranks`; ranks that are not bound draw less from the DRAM and
-    wait for each other.
+    divided over `sockets` (each on its own memory) and over `ranks`, processes that map their own temporaries; ranks that are
+    not bound draw less from the DRAM and wait for each other.
     """
     if implementation not in laws.IMPLEMENTATIONS:
         known = ", ".join(laws.IMPLEMENTATIONS)
@@ -64,7 +64,7 @@ def cpu_adam(
         waiting = laws.UNBOUND_WAIT_S.get() if ranks > 1 else 0.0
         memory = max(memory + waiting, seconds_in({"dram": 1.0}) / laws.UNBOUND_SHARE)
     seconds = memory + size * cached / cache_rate
-    seconds += laws.fault_time(scale * kernel.temporary_bytes * mine, _number(part, "page"))
+    seconds += laws.fault_time(scale * kernel.temporary_bytes * elements / ranks, _number(part, "page"))
     if kernel.needs_avx and not part.get("has_avx", True):
         seconds = max(seconds, laws.scalar_time(mine, int(_number(part, "cores")), _number(part, "clock")))
     return {"time": seconds, "bandwidth": size * elements / seconds}
