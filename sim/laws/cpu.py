@@ -10,8 +10,11 @@ from sim.held_out import Fitted
 #: bytes per element of fp32 Adam on the host: weight, gradient and two moments read (16), weight and moments written (12)
 ADAM_BYTES = 28.0
 ADAM_WRITE_SHARE = 12.0 / 28.0
-#: share of the bound rate when threads wander over sockets: DeepSpeed runs of 1 to 16 ranks (arXiv 2410.21316)
-UNBOUND_SHARE = 0.61
+#: share of the bound rate when threads wander over NUMA nodes: fit on DeepSpeed runs of 1 to 16 ranks (arXiv 2410.21316);
+#: without them: half of the accesses are remote, at half the rate
+UNBOUND_SHARE = Fitted(
+    0.61, 0.67, tuple(f"deep-optimizer-states/{job}" for job in ("7b-scale-dp", "13b-scale-dp", "13b-scale-gaps-scale-dp", "30b"))
+)
 #: seconds that ranks on the same unbound cores wait for each other's time slices at the end of an update; fit, one machine:
 #: two processes of 5 to 73 million elements (numa-cpu-adam-bench, nproc 2); without it: half a scheduling period of Linux on
 #: eight or more cores (24 ms, sched-design-CFS)

@@ -200,9 +200,9 @@ def _slowdown(machine: Machine, channel: str) -> float:
     return 1.0
 
 
-def _one_way(edge: Edge, share: float) -> Uses:
+def _one_way(edge: Edge, share: float, traffic: Traffic) -> Uses:
     """An adapter's network port, or its host link: adapters use both directions of that without the host's duplex loss."""
-    return edge.uses("collective", share) if edge.link == "network" else edge.uses("copy", share)[:1]
+    return edge.uses(traffic, share) if edge.link == "network" else edge.uses("copy", share)[:1]
 
 
 def _owners(pairs: dict[tuple[str, str], Route], channel: str) -> tuple[set[str], bool]:
@@ -234,7 +234,9 @@ def _between(machine: Machine, kind: str, local: tuple[str, ...], num_nodes: int
     if copies[0]:
         per_rank *= nodes_reached(num_nodes, *copies) / copies[0]
     wires = [edge for edge in machine.edges if {edge.source, edge.target} & set(nics)]
-    uses = merged(*(_one_way(edge, per_rank / len(nics)) for edge in wires))
+    num_gpus = sum(device.kind == "gpu" for device in machine.devices.values())
+    traffic: Traffic = "partial" if len(local) < num_gpus else "collective"
+    uses = merged(*(_one_way(edge, per_rank / len(nics), traffic) for edge in wires))
     loads = tuple((channel, cost * len(local)) for channel, cost in uses)
     hop_s = max(edge.message_latency_s for edge in wires)
     levels = [_Level("ring of nodes", uses, loads, hops_latency(num_nodes, hop_s), chunking("network"))]

@@ -62,7 +62,7 @@ def cpu_adam(
     memory = seconds_in(shares or {"dram": 1.0})
     if not is_bound:
         waiting = laws.UNBOUND_WAIT_S.get() if ranks > 1 else 0.0
-        memory = max(memory + waiting, seconds_in({"dram": 1.0}) / laws.UNBOUND_SHARE)
+        memory = max(memory + waiting, seconds_in({"dram": 1.0}) / laws.UNBOUND_SHARE.get())
     seconds = memory + size * cached / cache_rate
     seconds += laws.fault_time(scale * kernel.temporary_bytes * elements / ranks, _number(part, "page"))
     if kernel.needs_avx and not part.get("has_avx", True):

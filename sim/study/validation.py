@@ -204,14 +204,11 @@ def _chunks_run(
     groups: Sequence[list[Row]], num_workers: int, held_out: tuple[str, ...]
 ) -> Iterator[list[tuple[list[Row], _Found]]]:
     chunks = [groups[start : start + _CHUNK] for start in range(0, len(groups), _CHUNK)]
-    if num_workers <= 1 or len(chunks) <= 1:
-        hold_out(held_out)
-        try:
-            yield from map(_run_chunk, chunks)
-        finally:
-            hold_out(())
+    # what is held out is chosen before anything is loaded: in fresh processes
+    if not held_out and (num_workers <= 1 or len(chunks) <= 1):
+        yield from map(_run_chunk, chunks)
         return
-    workers, context = min(num_workers, len(chunks)), get_context("spawn")
+    workers, context = max(1, min(num_workers, len(chunks))), get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=hold_out, initargs=(held_out,)) as pool:
         with without_interrupts():
             futures = [pool.submit(_run_chunk, chunk) for chunk in chunks]

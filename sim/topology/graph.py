@@ -9,7 +9,7 @@ from typing import Literal
 from sim.laws.memory import bus_cost
 
 #: who moves the bytes: a copy engine, a GPU's loads or stores, a CPU's, a collective (reduction: added by the switch)
-Traffic = Literal["copy", "load", "store", "cpu_load", "cpu_store", "collective", "reduction"]
+Traffic = Literal["copy", "load", "store", "cpu_load", "cpu_store", "collective", "partial", "reduction"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Edge:
     def uses(self, traffic: Traffic, share: float = 1.0) -> tuple[tuple[str, float], ...]:
         """Channel costs of `share` bytes of that traffic."""
         cost = dict(self.costs).get(traffic, 1.0) * share
-        both = (self.requested,) if self.requested and traffic not in ("collective", "reduction") else ()
+        both = (self.requested,) if self.requested and traffic not in ("collective", "partial", "reduction") else ()
         return tuple((channel, cost) for channel in (*self.channels, *both))
 
 

@@ -250,6 +250,9 @@ class Link:
     cpu_load_efficiency: Annotated[Efficiency | None, Doc("loads by a CPU, whose lines are short; default: as loads")] = None
     cpu_store_efficiency: Annotated[Efficiency | None, Doc("stores by a CPU; default: as stores")] = None
     collective_efficiency: Annotated[Efficiency | None, Doc("rings and meshes; default: as copies")] = None
+    partial_efficiency: Annotated[
+        Efficiency | None, Doc("network: collectives of part of a node's GPUs, beside those of the others; default: as of all")
+    ] = None
     switch_efficiency: Annotated[Efficiency | None, Doc("in-switch reduction; none = the link has none")] = None
     duplex_efficiency: Annotated[Efficiency, Doc("both directions at once / twice one direction")] = 1.0
     request_cost: Annotated[float, Ge(0), Le(1), Doc("bytes of requests and answers the other way per byte of data")] = 0.0

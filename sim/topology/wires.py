@@ -165,6 +165,7 @@ def _shares(link: p.Link, copy: float) -> dict[Traffic, float]:
         "cpu_load": link.cpu_load_efficiency or load,
         "cpu_store": link.cpu_store_efficiency or store,
         "collective": link.collective_efficiency or copy,
+        "partial": link.partial_efficiency or link.collective_efficiency or copy,
         "reduction": link.switch_efficiency or link.collective_efficiency or copy,
     }
 

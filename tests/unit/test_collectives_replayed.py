@@ -50,3 +50,18 @@ def test_folded_and_unfolded_steps_agree_on_a_mesh():
     machine = load_machine("mi300x-8x")
     folded, unfolded = (lower(step, machine, Placement(), is_folded=is_folded) for is_folded in (True, False))
     assert replay(folded).makespan_s == pytest.approx(replay(unfolded).makespan_s, rel=1e-9)
+
+
+@pytest.mark.parametrize(("machine", "slower"), [("polaris", 0.16 / 0.107), ("dgx-a100", 1.0)])
+def test_communicators_of_part_of_a_node_share_its_sockets_less_well(machine, slower):
+    """Two groups of half of each node's GPUs, all at once, against one group of all of them; 3/4 of the bytes each."""
+    found = load_machine(machine)
+    gpus = found.gpus()[:4]
+    whole = collective(found, "all_gather", SIZE, [(node, gpu) for node in (0, 1) for gpu in found.gpus()], 0)
+    part = collective(found, "all_gather", SIZE, [(node, gpu) for node in (0, 1) for gpu in gpus[::2]], 0)
+
+    def on_adapter(flow, num_ranks):
+        return sum(cost for channel, cost in flow.uses if "network" in channel and "nic0->" in channel) * num_ranks
+
+    num = len(found.gpus())
+    assert on_adapter(part, 2) / on_adapter(whole, num) == pytest.approx(slower * (3 / 4) / (1 - 1 / (2 * num)))

@@ -6,11 +6,12 @@ from sim.config import scenario_of
 from sim.laws.collectives import nodes_reached
 from sim.laws.kernels import RING, RING_SHARE, attention_rate
 from sim.program.collectives import collective
+from sim.records import TensorClass
 from sim.workload import frameworks
 from sim.workload.frameworks import GRAPH_LAUNCH_S, HIDDEN_EXCHANGE
 from sim.workload.shape import ModelShape
 from sim.workload.step import generate
-from sim.workload.training import Adapter, Parallelism, Training
+from sim.workload.training import Adapter, Offload, Parallelism, Training
 
 H, LAYERS, S, B = 64, 2, 128, 2
 TOKENS = B * S
@@ -140,3 +141,16 @@ def test_biased_experts_pass_over_their_tokens_unless_fused():
     assert more == pytest.approx(1.3 * LAYERS * 2 * TOKENS * (21 * H + 12 * 128))  # Megatron's traffic
     fused = {"framework": "megatron-bridge-26.06"}
     assert _bytes(_step(biased, **fused), "elementwise") == pytest.approx(_bytes(_step(MIXTURE, **fused), "elementwise"))
+
+
+@pytest.mark.parametrize(("overlapped", "waits"), [(False, True), (True, False)])
+def test_a_framework_that_waits_for_a_copy_asks_for_no_weights(overlapped, waits):
+    offload = Offload(overlap_gradients=overlapped)
+    job = {"model": DENSE, "sequence_length": S, "batch_size": B, "framework": "deepspeed-zero", "offload": offload}
+    step = generate(
+        Training(**job, parallelism=Parallelism(data=4, zero_stage=3)),
+        {TensorClass.OPTIMIZER_STATES: "host", TensorClass.GRADIENTS: "host"},
+    )
+    names = {op.id: op.name for op in step.operations}
+    gathers = [op for op in step.operations if op.name == "all-gather weights" and op.phase == "backward"]
+    assert any("cast gradients" == names[one] for op in gathers for one in op.after) is waits

@@ -84,6 +84,8 @@ class Profile:
     overlap_activation_copy: bool = False  # activation checkpoints move to the host beside compute
     overlap_update: bool = False  # CPU update of a sub-group overlaps the copies of its neighbours
     pins_returned_weights: bool = True  # updated weights return from page-locked memory
+    host_cast_bytes: float = 0.0  # host traffic per element of updated weights whose copy back blocks: PyTorch converts there;
+    # where it does not block, fp32 crosses the link and the GPU converts (Copy.cu)
     sub_group_elements: int = 1_000_000_000
     host_gradient_bytes_per_element: float = 10.0  # host traffic of a blocking gradient flush: 16 bits read,
     # fp32 written and read for ownership
@@ -103,9 +105,8 @@ class Profile:
 _DEEPSPEED = Profile(
     name="deepspeed-zero",
     source="DeepSpeed stage 1/2/3 sources (gradients reach a page-locked fp32 partition; updated weights are cast and copied "
-    "by a blocking copy_, which PyTorch stages in pageable memory); hook and flush times, 44 B per updated parameter (Adam "
-    "28, casts and copies between fp32 and 16-bit partitions), copies at 0.83 of their own rate (20.8 of 25 GB/s) fitted on "
-    "Deep Optimizer States logs (arXiv 2410.21316)",
+    "by a blocking copy_, which PyTorch stages in pageable memory; 44 B per updated parameter, counted); hook times, "
+    "copies at 0.83 of their own rate (20.8 of 25 GB/s) fitted on Deep Optimizer States logs (arXiv 2410.21316)",
     elementwise_traffic=2.0,
     attention_version="flash2",
     copy_share=0.83,
@@ -113,8 +114,10 @@ _DEEPSPEED = Profile(
     flushed_gradient_bytes=4.0,
     holds_gradient_copy=True,
     pins_returned_weights=False,
-    update_bytes_per_element=44.0,
-    fused_update_bytes_per_element=30.0,  # Adam writes the 16-bit weights too and copies tile by tile (arXiv 2101.06840)
+    update_bytes_per_element=36.0,  # Adam 28, gradients unscaled in place 8 (unscale_and_clip_grads, whatever the scale)
+    host_cast_bytes=8.0,  # fp32 read, 16 bits written and read for ownership
+    fused_update_bytes_per_element=38.0,  # Adam writes the 16-bit weights too and copies tile by tile (arXiv 2101.06840); 8 as
+    # above
     binds_cores=False,  # its launcher binds only when told to
     hook_forward_s=2.2e-3,
     hook_backward_s=4.5e-3,
@@ -122,7 +125,6 @@ _DEEPSPEED = Profile(
     bucket_elements=500_000_000,
     fitted=dict.fromkeys(
         (
-            "update_bytes_per_element",
             "hook_forward_s",
             "hook_backward_s",
             "copy_share",
@@ -130,6 +132,8 @@ _DEEPSPEED = Profile(
         ),
         ("deep-optimizer-states",),
     ),
+    # steps that a compiler frees of hooks are 4 ms per layer shorter (70B on H100, DeepCompile's blog), a third of it forward
+    priors={"hook_forward_s": 1.3e-3, "hook_backward_s": 2.7e-3},
 )
 #: the training loop of Megatron around DeepSpeed holds each step and each micro-batch for a while, whatever the model
 _DEEPSPEED_MEGATRON = replace(

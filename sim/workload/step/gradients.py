@@ -56,9 +56,9 @@ class Gradients:
         is_away = plan.home(TensorClass.WEIGHTS) != "gpu"
         if not is_away and not is_each and not is_late:
             return None
-        # a rate limiter keeps `prefetch_layers` blocks ahead of the one that computes
+        # a rate limiter keeps `prefetch_layers` blocks ahead of the one that computes; who waits for a copy asks for nothing
         ahead = 0 if routed and profile.gathers_experts else profile.prefetch_layers
-        window = [] if is_late else lane.history[-ahead - 1 :][:1]
+        window = [] if is_late else [*lane.history[-ahead - 1 :][:1], *lane.blocked_by]
         mark = {"phase": phase, "micro_batch": turn.micro_batch, "layer": layer}
         fetched: str | None = None
         if is_away:
@@ -195,6 +195,8 @@ class Gradients:
         )  # fmt: skip
         if is_blocking and self.is_cast:
             copied = self._cast(lane, share, copied, mark)
+        if is_blocking:
+            lane.blocked_by = [copied]
         if is_blocking or (self.is_inline and not self.is_overlapped):
             lane.pending.append(copied)
         elif is_last and self.is_held and self.is_overlapped:

@@ -14,6 +14,7 @@ class Lane:
     history: list[str] = field(default_factory=list)  # compute of each layer block, in order
     pending: list[str] = field(default_factory=list)  # what the next compute must wait for
     held: list[str] = field(default_factory=list)  # gradient copies that end before the next gradients are computed
+    blocked_by: list[str] = field(default_factory=list)  # the last copy that held the framework
 
     last: str = ""  # the last compute of all
 

@@ -179,7 +179,7 @@ class Plan:
     @property
     def host_slowdown(self) -> float:
         """Factor on host work whose threads wander over NUMA nodes; 1 where ranks are bound to their cores."""
-        return 1.0 if self.is_bound else 1.0 / UNBOUND_SHARE
+        return 1.0 if self.is_bound else 1.0 / UNBOUND_SHARE.get()
 
     def home(self, tensor_class: TensorClass) -> str:
         """Where the placement keeps the class: "gpu", "host" or "storage"."""

@@ -68,11 +68,7 @@ class Update:
 
     def _on_host(self, lane: Lane, elements: float, after: list[str]) -> list[str]:
         """Piece by piece: states from storage if they live there, update on the CPU, copy the new weights back."""
-        plan, profile, offload = self.plan, self.plan.profile, self.plan.training.offload
-        gpu_fraction = 1.0 if plan.training.optimizer.swap_through_gpu else plan.training.optimizer.gpu_fraction
-        # a share for the GPU only helps when the CPU goes on beside its copies
-        is_overlapped = self._is_fused or profile.overlap_update or gpu_fraction > 0
-        is_overlapped = is_overlapped if offload.overlap_update is None else offload.overlap_update
+        plan = self.plan
         num = self._num_pieces(elements)
         share = elements / num
         swap = _Swap(self, lane, share, num) if plan.home(TensorClass.OPTIMIZER_STATES) == "storage" else None
@@ -80,7 +76,7 @@ class Update:
         if plan.gpu_share:
             done.append(self._on_gpu(lane, elements * plan.gpu_share, after))
         for index in range(num):
-            credit += gpu_fraction
+            credit += self._gpu_fraction
             if credit > 1 - 1e-9:
                 credit -= 1
                 done.append(self._through_gpu(lane, share, after))
@@ -91,9 +87,26 @@ class Update:
             updated = self._on_cpu(lane, share, ready, self._layer(lane, (index + 0.5) / num) if num > 1 else -1)
             if swap:
                 swap.store(updated)
-            done.append(self._returned(lane, share, updated, is_overlapped=is_overlapped))
-            waits = after if is_overlapped else [done[-1]]
+            done.append(self._returned(lane, share, updated))
+            waits = after if self._is_overlapped else [done[-1]]
         return done
+
+    @property
+    def _gpu_fraction(self) -> float:
+        optimizer = self.plan.training.optimizer
+        return 1.0 if optimizer.swap_through_gpu else optimizer.gpu_fraction
+
+    @property
+    def _is_overlapped(self) -> bool:
+        """Pieces are updated beside each other's copies; a share for the GPU only helps when they are."""
+        asked = self.plan.training.offload.overlap_update
+        return self._is_fused or self.plan.profile.overlap_update or self._gpu_fraction > 0 if asked is None else asked
+
+    @property
+    def _is_cast_on_gpu(self) -> bool:
+        """Updated weights cross the link as fp32 because their copies do not block."""
+        is_back = self.plan.home(TensorClass.WEIGHTS) == "gpu"
+        return is_back and self._is_overlapped and not self._is_fused and self.plan.profile.host_cast_bytes > 0
 
     @property
     def _is_fused(self) -> bool:
@@ -161,7 +174,8 @@ class Update:
         if self._is_fused:
             return profile.fused_update_bytes_per_element - less, 0.0
         if not profile.is_updated_by_torch:
-            return profile.update_bytes_per_element - less, 0.0
+            cast = 0.0 if self._is_cast_on_gpu or plan.weight_bytes == 4.0 else profile.host_cast_bytes
+            return profile.update_bytes_per_element + cast - less, 0.0
         kernel = IMPLEMENTATIONS["simd" if plan.training.optimizer.implementation == "fused" else "torch"]
         return kernel.size_bytes * scale, kernel.temporary_bytes * scale
 
@@ -183,13 +197,13 @@ class Update:
             is_pinned=self.gradients.is_pinned, rate_share=plan.profile.copy_share,
         )  # fmt: skip
 
-    def _returned(self, lane: Lane, elements: float, updated: str, *, is_overlapped: bool) -> str:
+    def _returned(self, lane: Lane, elements: float, updated: str) -> str:
         """The new weights back where the next step looks for them."""
         plan, profile = self.plan, self.plan.profile
         fields: dict[str, Any] = {
             "after": [updated],
             "phase": "update",
-            "size_bytes": elements * plan.weight_bytes,
+            "size_bytes": elements * (4.0 if self._is_cast_on_gpu else plan.weight_bytes),
             "tensor_class": TensorClass.WEIGHTS,
         }
         home = plan.home(TensorClass.WEIGHTS)
@@ -206,7 +220,7 @@ class Update:
             "return weights",
             source="home:master_weights",
             target="gpu",
-            is_pinned=self.gradients.is_pinned and (profile.pins_returned_weights or is_overlapped),
+            is_pinned=self.gradients.is_pinned and (profile.pins_returned_weights or self._is_overlapped),
             rate_share=profile.copy_share,
             **fields,
         )
