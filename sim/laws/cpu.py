@@ -13,7 +13,9 @@ ADAM_WRITE_SHARE = 12.0 / 28.0
 #: share of the bound rate when threads wander over NUMA nodes: fit on DeepSpeed runs of 1 to 16 ranks (arXiv 2410.21316);
 #: without them: half of the accesses are remote, at half the rate
 UNBOUND_SHARE = Fitted(
-    0.61, 0.67, tuple(f"deep-optimizer-states/{job}" for job in ("7b-scale-dp", "13b-scale-dp", "13b-scale-gaps-scale-dp", "30b"))
+    0.61,
+    0.67,
+    tuple(f"deep-optimizer-states/{job}" for job in ("7b-scale-dp", "13b-scale-dp", "13b-scale-gaps-scale-dp", "30b")),
 )
 #: seconds that ranks on the same unbound cores wait for each other's time slices at the end of an update; fit, one machine:
 #: two processes of 5 to 73 million elements (numa-cpu-adam-bench, nproc 2); without it: half a scheduling period of Linux on
