@@ -153,4 +153,4 @@ def test_a_framework_that_waits_for_a_copy_asks_for_no_weights(overlapped, waits
     )
     names = {op.id: op.name for op in step.operations}
     gathers = [op for op in step.operations if op.name == "all-gather weights" and op.phase == "backward"]
-    assert any("cast gradients" == names[one] for op in gathers for one in op.after) is waits
+    assert any(names[one] == "cast gradients" for op in gathers for one in op.after) is waits
