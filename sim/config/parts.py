@@ -130,15 +130,25 @@ def _sliced(name: str) -> Document | None:
 
 
 def _load_one(name: str, catalogue: Catalogue) -> None:
+    part, keys, cited = _loaded(name)
+    catalogue.parts[name] = part
+    catalogue.source_keys[name] = dict(keys)
+    catalogue.sources[name] = dict(cited)
+
+
+@cache
+def _loaded(name: str) -> tuple[Part, Mapping[str, Source], Mapping[str, str]]:
+    """A part of the catalogue, the source of each of its numbers, and the citations."""
     document = _sliced(name)
     if document is None:
         raise InputError(Fault(what=f"unknown part {name!r}", remedy=suggestion(name, part_names())))
-    table = _sources(document)
-    path: NodePath = ("parts", name)
-    part, keys = read_part(document.data["parts"][name], document, path, table)
-    catalogue.parts[name] = part
-    catalogue.source_keys[name] = keys
-    catalogue.sources[name] = {field: str(source) for field, source in keys.items()}
+    part, keys = read_part(document.data["parts"][name], document, ("parts", name), _family_sources(document.file))
+    return part, keys, {field: str(source) for field, source in keys.items()}
+
+
+@cache
+def _family_sources(file: str) -> dict[str, Source]:
+    return _sources(_head(Path(file).stem))
 
 
 def _sources(document: Document) -> dict[str, Source]:

@@ -5,11 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain, compress, pairwise
-from operator import lt
 
 from sim.engine.arrays import Arrays, Path
 from sim.errors import Fault
-from sim.records import INFINITY, Channel, Operation, Stream
+from sim.kept import Kept
+from sim.program.order import Order, order_of
+from sim.records import INFINITY, Allocation, Channel, Operation, Stream
+
+_Rows = dict[int, tuple[tuple[int, str, float], ...]]  # operation -> (tier, class, bytes per member)
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What operations allocate and free; `text` keeps the objects that its key names."""
+
+    text: list[tuple[tuple[Allocation, ...], tuple[Allocation, ...]]]
+    allocates: _Rows
+    frees: _Rows
+    faults: list[Fault]
+
+
+_MEMORY: Kept[_Memory] = Kept(200_000, lambda memory: len(memory.text))
 
 
 @dataclass(slots=True)
@@ -20,29 +36,20 @@ class Columns:
     tier_of: dict[str, int]
     stream_of: dict[str, int]
     faults: list[Fault]
+    order: Order | None = None  # of the operations, if they have one
 
     def ordered(self, operations: tuple[Operation, ...]) -> tuple[list[Operation], list[int]]:
         """(operations in canonical order, the stream of each)."""
         stream_of = self.stream_of
-        try:
-            streams = [stream_of[operation.stream] for operation in operations]
-        except KeyError:
-            operations = self._on_known_streams(operations)
-            streams = [stream_of[operation.stream] for operation in operations]
-        sequences = [operation.sequence for operation in operations]
-        first = min(sequences, default=0)
-        width = max(sequences, default=0) - first + 1
-        keys = [stream * width + sequence - first for stream, sequence in zip(streams, sequences, strict=True)]
-        if all(map(lt, keys, keys[1:])):
-            return list(operations), streams
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        if len(set(keys)) < len(keys):
-            for i, j in pairwise(order):
-                if keys[i] == keys[j]:
-                    a, b = operations[i], operations[j]
-                    what = f"operations {a.id!r} and {b.id!r} both have sequence {a.sequence} on stream {a.stream!r}"
-                    self.faults.append(Fault(what=what, remedy="number the operations of a stream in their order"))
-        return [operations[i] for i in order], [streams[i] for i in order]
+        if (order := order_of(operations)) is not None and stream_of.keys() >= order.rows_of.keys():
+            self.order = order
+            return [operations[i] for i in order.positions], [stream_of[name] for name in order.streams]
+        known = sorted(self._on_known_streams(operations), key=lambda operation: (operation.stream, operation.sequence))
+        for a, b in pairwise(known):
+            if (a.stream, a.sequence) == (b.stream, b.sequence):
+                what = f"operations {a.id!r} and {b.id!r} both have sequence {a.sequence} on stream {a.stream!r}"
+                self.faults.append(Fault(what=what, remedy="number the operations of a stream in their order"))
+        return known, [stream_of[operation.stream] for operation in known]
 
     def _on_known_streams(self, operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
         for operation in operations:
@@ -67,8 +74,7 @@ class Columns:
         numbers = range(len(operations))
         for i in compress(numbers, [operation.window_bytes > 0.0 for operation in operations]):
             self._window(operations[i], i, arrays)
-        for i in compress(numbers, [operation.allocates or operation.frees for operation in operations]):
-            self._memory(operations[i], i, arrays)
+        self._memory(arrays)
         if INFINITY in arrays.cap:
             for operation, cap in zip(operations, arrays.cap, strict=True):
                 if cap == INFINITY and operation.work > 0.0:
@@ -80,6 +86,9 @@ class Columns:
             arrays.servers = {i: servers for i, path in enumerate(arrays.path) if (servers := arrays.paths[path].servers)}
 
     def _dependencies(self, arrays: Arrays) -> None:
+        if self.order is not None:
+            arrays.num_after, arrays.after = list(self.order.num_after), list(self.order.after)
+            return
         operations = arrays.operations
         names = [operation.id for operation in operations]
         number = dict(zip(names, range(len(names)), strict=True))
@@ -166,9 +175,31 @@ class Columns:
         elif idle_cap < arrays.cap[i]:
             arrays.cap[i], arrays.own_limit[i] = idle_cap, -1
 
-    def _memory(self, operation: Operation, i: int, arrays: Arrays) -> None:
+    def _memory(self, arrays: Arrays) -> None:
+        """What operations allocate and free: kept, because machines that a sweep visits have the same tiers."""
+        rows = [(operation.allocates, operation.frees) for operation in arrays.operations]
+        sizes = (
+            tuple(self.tier_of),
+            tuple([tier.multiplicity for tier in arrays.tiers]),
+            tuple([s.multiplicity for s in arrays.streams]),
+        )
+        key = (tuple([id(row[0]) for row in rows]), tuple([id(row[1]) for row in rows]), tuple(arrays.stream), sizes)
+
+        def found() -> _Memory:
+            allocates: _Rows = {}
+            frees: _Rows = {}
+            num_faults = len(self.faults)
+            for i in compress(range(len(rows)), [row[0] or row[1] for row in rows]):
+                self._rows_of(arrays.operations[i], i, arrays, allocates, frees)
+            return _Memory(rows, allocates, frees, self.faults[num_faults:])
+
+        memory = _MEMORY.get(key, found)
+        self.faults += [fault for fault in memory.faults if fault not in self.faults]
+        arrays.allocates, arrays.frees = dict(memory.allocates), dict(memory.frees)
+
+    def _rows_of(self, operation: Operation, i: int, arrays: Arrays, allocates: _Rows, frees: _Rows) -> None:
         owners = arrays.streams[arrays.stream[i]].multiplicity
-        for allocations, target in ((operation.allocates, arrays.allocates), (operation.frees, arrays.frees)):
+        for allocations, target in ((operation.allocates, allocates), (operation.frees, frees)):
             rows = []
             for allocation in allocations:
                 tier = self.tier_of.get(allocation.tier, -1)

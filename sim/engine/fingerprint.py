@@ -13,6 +13,7 @@ import msgspec
 
 from sim.engine.arrays import Arrays
 from sim.engine.build import build
+from sim.program.order import order_of
 from sim.records import Program
 
 _PACKED = msgspec.msgpack.Encoder()
@@ -29,13 +30,14 @@ def fingerprint(program: Program) -> str:
     state = blake2b(digest_size=16)
     for numbers in (arrays.work, arrays.cap, arrays.latency_s, weight):
         state.update(array("d", numbers).tobytes())
-    for counts in (arrays.stream, arrays.path, arrays.num_after, arrays.after):
-        state.update(array("q", counts).tobytes())
+    state.update(array("q", arrays.path).tobytes())
+    if (order := order_of(program.operations)) is not None:
+        state.update(order.digest)
     state.update(_PACKED.encode([[path.couplings, path.servers] for path in arrays.paths]))
     state.update(_PACKED.encode(_coupled_channels(arrays)))
     state.update(_PACKED.encode([[tier.name, tier.multiplicity] for tier in arrays.tiers]))
     state.update(_PACKED.encode([list(arrays.windows.items()), list(arrays.allocates.items()), list(arrays.frees.items())]))
-    state.update(_PACKED.encode([[operation.id for operation in arrays.operations], arrays.resident]))
+    state.update(_PACKED.encode([[[stream.name, stream.multiplicity] for stream in arrays.streams], arrays.resident]))
     return state.hexdigest()
 
 

@@ -35,13 +35,11 @@ def busy_interval(operation: Operation, record: OperationRecord) -> tuple[float,
 
 def slowest_rank(seen: Seen) -> str:
     """The rank class whose last operation that takes time ends last; on a tie, the first by name."""
-    by_stream: dict[str, float] = {}
-    for operation, record in zip(seen.operations, seen.records, strict=True):
-        if record.end_s > record.start_s and record.end_s > by_stream.get(operation.stream, 0.0):
-            by_stream[operation.stream] = record.end_s
     ends: dict[str, float] = {}
-    for stream, end_s in by_stream.items():
-        ends[rank_of(stream)] = max(ends.get(rank_of(stream), 0.0), end_s)
+    for stream, rows in seen.rows_of.items():
+        end_s = max([record.end_s for record in seen.records[rows] if record.end_s > record.start_s], default=0.0)
+        if end_s > 0.0:
+            ends[rank_of(stream)] = max(ends.get(rank_of(stream), 0.0), end_s)
     return min(ends, key=lambda rank: (-ends[rank], rank)) if ends else ""
 
 
@@ -64,11 +62,12 @@ def breakdown_s(seen: Seen, rank: str | None = None, *, stretch: Stretch | None 
     an instant at which none runs is idle. `rank` defaults to the slowest.
     """
     chosen = slowest_rank(seen) if rank is None else rank
-    streams = {stream for stream in {operation.stream for operation in seen.operations} if rank_of(stream) == chosen}
     intervals: dict[str, list[tuple[float, float]]] = {category: [] for category in _PRIORITY}
-    for operation, record in zip(seen.operations, seen.records, strict=True):
-        if record.end_s > record.ready_s and operation.stream in streams:
-            intervals[operation.category].append(busy_interval(operation, record))
+    for stream, rows in seen.rows_of.items():
+        if rank_of(stream) == chosen:
+            for operation, record in zip(seen.operations[rows], seen.records[rows], strict=True):
+                if record.end_s > record.ready_s:
+                    intervals[operation.category].append(busy_interval(operation, record))
     return partition(intervals, seen.replay.makespan_s, stretch)
 
 

@@ -35,26 +35,23 @@ ARRIVAL = "arrival"
 
 def critical_path(program: Program, replay: Replay) -> list[OperationRecord]:
     """Records of the operations on the critical path, first to last. Empty for an empty replay."""
-    return [replay.operations[index] for index in _path(Seen(program, replay))]
+    seen = Seen(program, replay)
+    return [seen.records[index] for index in _path(seen)]
 
 
 def _path(seen: Seen) -> list[int]:
     """Records on the critical path, first to last."""
     if not seen.records:
         return []
-    operations, records, before = seen.operations, seen.records, seen.before
-    number = {record.id: index for index, record in enumerate(records)}
-    current = max(range(len(records)), key=lambda index: (records[index].end_s, records[index].id))
-    path, met = [current], {current}
-    while True:
-        causes = [number[name] for name in operations[current].after if name in number]
-        if before[current] >= 0:
-            causes.append(before[current])
-        causes = [index for index in causes if index not in met]
-        if not causes:
-            break
-        current = causes[0] if len(causes) == 1 else max(causes, key=lambda index: (records[index].end_s, records[index].id))
-        met.add(current)
+    records, causes = seen.records, seen.order.causes
+    last_s = max([record.end_s for record in records])
+    current = max((index for index, record in enumerate(records) if record.end_s == last_s), key=lambda i: records[i].id)
+    path = [current]
+    while before := causes[current]:
+        current = before[0]
+        for other in before[1:]:
+            if (records[other].end_s, records[other].id) > (records[current].end_s, records[current].id):
+                current = other
         path.append(current)
     path.reverse()
     return path

@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from sim.errors import InternalError
+from sim.program.order import Order, order_of
 from sim.records import Operation, OperationRecord, Program, Replay
 
 
 @dataclass(frozen=True)
 class Seen:
-    """`operations[i]` is the operation of `records[i]`."""
+    """`operations[i]` is the operation of `records[i]`; both are in canonical order."""
 
     program: Program
     replay: Replay
 
     @cached_property
+    def order(self) -> Order:
+        """Who waits for whom."""
+        if (order := order_of(self.program.operations)) is None:
+            raise InternalError(f"the operations of {self.program.name!r} have no order")
+        return order
+
+    @cached_property
     def records(self) -> tuple[OperationRecord, ...]:
-        """Records in the order of the replay."""
-        return self.replay.operations
+        """Records of the program's operations."""
+        records = self.replay.operations
+        if [record.id for record in records] == self.order.names:
+            return records
+        by_id = {record.id: record for record in records}
+        return tuple(by_id[name] for name in self.order.names)
+
+    @property
+    def rows_of(self) -> Mapping[str, slice]:
+        """Where the records of each stream are."""
+        return self.order.rows_of
 
     @cached_property
     def operations(self) -> list[Operation]:
         """The operation of each record."""
-        by_id = {operation.id: operation for operation in self.program.operations}
-        return [by_id[record.id] for record in self.records]
-
-    @cached_property
-    def before(self) -> list[int]:
-        """The record of the operation before each on its stream; -1 for the first."""
-        keys = [(operation.stream, operation.sequence) for operation in self.operations]
-        before = [-1] * len(keys)
-        previous = -1
-        for index in sorted(range(len(keys)), key=keys.__getitem__):
-            if previous >= 0 and keys[previous][0] == keys[index][0]:
-                before[index] = previous
-            previous = index
-        return before
+        operations = self.program.operations
+        return [operations[position] for position in self.order.positions]

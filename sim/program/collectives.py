@@ -168,6 +168,19 @@ def _joins_gpus(machine: Machine, edge: Edge) -> bool:
 
 def _walked(machine: Machine, kind: str, local: tuple[str, ...], device: str, volume: float) -> _Level:
     """The ring (or all pairs) of copies over PCIe or through host memory: the loads that `device` is charged for."""
+    key = ("collective", kind == "all_to_all", local, device)
+    if key not in machine.walked:
+        machine.walked[key] = _charges(machine, kind, local, device)
+    charged, carried = machine.walked[key]
+    uses = tuple((channel, volume * load / num_owners) for channel, load, num_owners in charged)
+    total = tuple((channel, volume * load) for channel, load in carried)
+    return _Level("ring over PCIe", uses, total, hops_latency(len(local)), chunking("ring"))
+
+
+def _charges(
+    machine: Machine, kind: str, local: tuple[str, ...], device: str
+) -> tuple[list[tuple[str, float, int]], list[tuple[str, float]]]:
+    """(channel, load per unit of volume, members that share it) of what `device` is charged; (channel, load) of all."""
     pairs = {(a, b): machine.peer(a, b) for a in local for b in local if a != b}
     if kind == "all_to_all":
         weights = {pair: 1.0 / (len(local) - 1) for pair in pairs}
@@ -184,11 +197,9 @@ def _walked(machine: Machine, kind: str, local: tuple[str, ...], device: str, vo
         owners = {gpu for gpu in owners if channel in wires[gpu]} or owners
         if device in owners:
             bandwidth = machine.channels[channel].bandwidth_per_s
-            charged.append((len(owners), is_target, bandwidth, channel, volume * load / len(owners)))
+            charged.append((len(owners), is_target, bandwidth, channel, load))
     charged.sort(key=lambda item: item[:3])
-    uses = tuple((channel, load) for *_, channel, load in charged)
-    total = tuple((channel, volume * load) for channel, load in loads.items())
-    return _Level("ring over PCIe", uses, total, hops_latency(len(local)), chunking("ring"))
+    return [(channel, load, num_owners) for num_owners, _, _, channel, load in charged], list(loads.items())
 
 
 def _slowdown(machine: Machine, channel: str) -> float:

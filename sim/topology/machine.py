@@ -66,7 +66,7 @@ class Machine:
     warnings: tuple[str, ...] = ()  # facts that cost bandwidth
     advice: tuple[str, ...] = ()  # rules of thumb that it breaks
     sources: Mapping[str, str] = field(default_factory=dict)  # "gpu0.memory.bandwidth" -> citation
-    #: paths that were walked, kept because a big node asks for the same ones thousands of times
+    #: paths and routes that were walked, kept because a big node asks for the same ones thousands of times
     walked: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     # ---- what there is
@@ -137,7 +137,11 @@ class Machine:
         `is_pinned=False` stages through a bounce buffer filled by one core. Storage to GPU memory goes through host
         memory unless `is_direct` (GPUDirect Storage).
         """
-        return routing.copy(self, source_tier, target_tier, initiator, is_pinned=is_pinned, is_direct=is_direct)
+        key = (source_tier, target_tier, initiator, is_pinned, is_direct)
+        if key not in self.walked:
+            self.walked[key] = routing.copy(self, source_tier, target_tier, initiator, is_pinned=is_pinned, is_direct=is_direct)
+        found: Route = self.walked[key]
+        return found
 
     def access(
         self, initiator: str, tier: str, *, write_share: float = 0.0, num_cores: int | None = None, kernel: str = "triad"

@@ -84,27 +84,31 @@ class _Code:
         self._advance.restype = ctypes.c_int64
         self._start_all.argtypes = self._loads.argtypes = (ctypes.c_void_p,)
         self._start_all.restype = self._loads.restype = None
+        self._last: tuple[Any, Any] = (None, None)
 
     def start_all(self, state: Any) -> None:
         """See `loop.start_all`."""
-        self._start_all(_pointers(state))
+        self._start_all(self._pointers(state))
 
     def advance(self, state: Any, horizon_s: float, is_observed: bool) -> int:
         """See `loop.advance`."""
-        return int(self._advance(_pointers(state), horizon_s, is_observed))
+        return int(self._advance(self._pointers(state), horizon_s, is_observed))
 
     def loads(self, state: Any) -> None:
         """See `fluid.loads`."""
-        self._loads(_pointers(state))
+        self._loads(self._pointers(state))
+
+    def _pointers(self, state: Any) -> Any:
+        """The State as the library knows it: where each part begins, and how many rows it has. That of the last is kept."""
+        known, words = self._last
+        if known is not state:
+            parts = [(rows.ctypes.data, len(rows)) for rows in state]
+            words = (ctypes.c_int64 * (2 * len(parts) + 1))(*(word for part in parts for word in part), state.lists.shape[1])
+            self._last = state, words
+        return words
 
     def keep(self) -> None:
         """Nothing to note: the library is on disk before it is loaded."""
-
-
-def _pointers(state: Any) -> Any:
-    """The State as the library knows it: where each part begins, and how many rows it has."""
-    words = [word for rows in state for word in (rows.__array_interface__["data"][0], len(rows))]
-    return (ctypes.c_int64 * (len(words) + 1))(*words, state.lists.shape[1])
 
 
 @cache

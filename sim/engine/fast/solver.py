@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sim.engine.arrays import Arrays
-from sim.engine.bound import kind_of, laws_of, solve
+from sim.engine.bound import kinds_of, laws_of, solve
 from sim.engine.fast.layout import KEY, KNOWN, number_of
 
 
@@ -16,7 +16,7 @@ class Solver:
 
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
-        of_flow = [kind_of(arrays, flow) for flow in range(len(arrays.work))]
+        of_flow = kinds_of(arrays)
         self._kinds = sorted(set(of_flow))
         number = {kind: i for i, kind in enumerate(self._kinds)}
         self.kind = [number[kind] for kind in of_flow]
@@ -43,7 +43,7 @@ class Solver:
                 _put(table, other, value)
         else:
             _put(table, begin, self._begins[begin])
-        return state._replace(table=table, known=known)
+        return state if known is state.known and table is state.table else state._replace(table=table, known=known)
 
 
 def _put(table: Any, begin: int, value: int) -> None:

@@ -1,0 +1,102 @@
+"""The canonical order of a program's operations and who waits for whom, found once for all programs that share them.
+
+Points of a sweep differ in numbers: names, streams and dependencies of their operations are the very same objects. So what
+follows from these alone is kept by their identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from itertools import accumulate, chain, pairwise
+
+from sim.kept import Kept
+from sim.records import Operation
+
+#: operations whose order is kept
+_ROOM = 200_000
+
+
+@dataclass(frozen=True)
+class Order:
+    """Operations by (stream, sequence): index i is the i-th of them everywhere.
+
+    `positions` are their places in the program, `after` what each waits for, one operation after the other.
+    """
+
+    text: tuple[tuple[object, ...], ...] = field(repr=False)  # keeps the objects that the key names
+    positions: Sequence[int]
+    names: Sequence[str]
+    streams: Sequence[str]
+    num_after: Sequence[int]
+    after: Sequence[int]
+
+    @cached_property
+    def before(self) -> list[int]:
+        """The operation before each on its stream; -1 for the first."""
+        return [-1, *(i if a == b else -1 for i, (a, b) in enumerate(pairwise(self.streams)))] if self.streams else []
+
+    @cached_property
+    def rows_of(self) -> dict[str, slice]:
+        """Where the operations of each stream are."""
+        firsts = [i for i, before in enumerate(self.before) if before < 0]
+        return {self.streams[a]: slice(a, b) for a, b in pairwise([*firsts, len(self.streams)])}
+
+    @cached_property
+    def causes(self) -> list[tuple[int, ...]]:
+        """What each operation may have waited for: its dependencies, then the one before it."""
+        ends = [0, *accumulate(self.num_after)]
+        return [
+            (*self.after[begin:end], *((before,) if before >= 0 else ()))
+            for (begin, end), before in zip(pairwise(ends), self.before, strict=True)
+        ]
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Hash of the names, the streams and the dependencies."""
+        state = blake2b(digest_size=16)
+        for names in (self.names, self.streams):
+            state.update("\0".join(names).encode())
+            state.update(b"\1")
+        for counts in (self.num_after, self.after):
+            state.update(repr(counts).encode())
+        return state.digest()
+
+
+_ORDERS: Kept[Order | None] = Kept(_ROOM, lambda order: len(order.positions) if order is not None else 1)
+
+
+def order_of(operations: Sequence[Operation]) -> Order | None:
+    """The order of the operations; None where they have none: a name or a place taken twice, an unknown dependency."""
+    text = (
+        tuple([operation.id for operation in operations]),
+        tuple([operation.stream for operation in operations]),
+        tuple([operation.after for operation in operations]),
+        tuple([operation.sequence for operation in operations]),
+    )
+    key = (*(tuple(map(id, column)) for column in text[:3]), text[3])
+    return _ORDERS.get(key, lambda: _found(text))
+
+
+def _found(text: tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int, ...]]) -> Order | None:
+    names, streams, after, sequences = text
+    places = list(zip(streams, sequences, strict=True))
+    positions = sorted(range(len(places)), key=places.__getitem__)
+    number = {names[position]: i for i, position in enumerate(positions)}
+    if len(number) < len(names) or len(set(places)) < len(places):
+        return None
+    ordered = [after[position] for position in positions]
+    try:
+        waits = [number[name] for name in chain.from_iterable(ordered)]
+    except KeyError:
+        return None
+    return Order(
+        text=text,
+        positions=positions,
+        names=[names[position] for position in positions],
+        streams=[streams[position] for position in positions],
+        num_after=list(map(len, ordered)),
+        after=waits,
+    )
