@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 Value = TypeVar("Value")
+_MISSING = object()
 
 
 class Kept(Generic[Value]):
@@ -17,14 +18,15 @@ class Kept(Generic[Value]):
 
     def __init__(self, room: int, size: Callable[[Value], int]) -> None:
         self._room, self._size = room, size
-        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
         self._taken = 0
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value of `key`, made now if it is not known."""
-        if key in self._values:
+        known = self._values.get(key, _MISSING)
+        if known is not _MISSING:
             self._values.move_to_end(key)
-            return self._values[key]
+            return cast(Value, known)
         value = make()
         self._values[key] = value
         self._taken += self._size(value)

@@ -100,9 +100,9 @@ def append(arrays: Arrays, operation: Operation) -> int:
 def couple(arrays: Arrays) -> None:
     """Find the channels that can ever couple flows: a stream runs one operation at a time, at most at its largest cap."""
     top: dict[tuple[int, int], float] = {}
-    for key, cap in zip(zip(arrays.stream, arrays.path, strict=True), arrays.cap, strict=True):
-        if cap > top.get(key, 0.0):
-            top[key] = cap
+    for stream, path, cap in dict.fromkeys(zip(arrays.stream, arrays.path, arrays.cap, strict=True)):
+        if cap > top.get((stream, path), 0.0):
+            top[stream, path] = cap
     most: list[dict[int, float]] = [{} for _ in arrays.channels]  # channel -> stream -> largest load
     for (stream, path), cap in top.items():
         row = arrays.paths[path]

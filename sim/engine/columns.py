@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, compress, pairwise
 
 from sim.engine.arrays import Arrays, Path
 from sim.errors import Fault
 from sim.kept import Kept
 from sim.program.order import Order, order_of
-from sim.records import INFINITY, Allocation, Channel, Operation, Stream
+from sim.records import INFINITY, Channel, Operation, Stream
 
 _Rows = dict[int, tuple[tuple[int, str, float], ...]]  # operation -> (tier, class, bytes per member)
 
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """What operations allocate and free; `text` keeps the objects that its key names."""
+    """What operations of an order allocate and free."""
 
-    text: list[tuple[tuple[Allocation, ...], tuple[Allocation, ...]]]
-    allocates: _Rows
-    frees: _Rows
-    faults: list[Fault]
+    order: Order | None
+    allocates: _Rows = field(default_factory=dict)
+    frees: _Rows = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
 
 
-_MEMORY: Kept[_Memory] = Kept(200_000, lambda memory: len(memory.text))
+_MEMORY: Kept[_Memory] = Kept(200_000, lambda memory: len(memory.allocates) + len(memory.frees) + 1)
 
 
 @dataclass(slots=True)
@@ -109,11 +109,9 @@ class Columns:
         owners = [stream.multiplicity for stream in arrays.streams]
         uses = [operation.uses for operation in arrays.operations]
         keys = list(zip([owners[stream] for stream in arrays.stream], map(id, uses), strict=True))
-        first = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
         by_value: dict[tuple[int, tuple[tuple[str, float], ...]], int] = {}
         by_identity: dict[tuple[int, int], int] = {}
-        for key in dict.fromkeys(keys):
-            i = first[key]
+        for key, i in dict(zip(keys, range(len(keys)), strict=True)).items():
             path = by_identity[key] = by_value.setdefault((key[0], uses[i]), len(arrays.paths))
             if path == len(arrays.paths):
                 arrays.paths.append(self._path(arrays.operations[i], arrays.streams[arrays.stream[i]], arrays.channels))
@@ -177,29 +175,23 @@ class Columns:
 
     def _memory(self, arrays: Arrays) -> None:
         """What operations allocate and free: kept, because machines that a sweep visits have the same tiers."""
-        rows = [(operation.allocates, operation.frees) for operation in arrays.operations]
-        sizes = (
-            tuple(self.tier_of),
-            tuple([tier.multiplicity for tier in arrays.tiers]),
-            tuple([s.multiplicity for s in arrays.streams]),
-        )
-        key = (tuple([id(row[0]) for row in rows]), tuple([id(row[1]) for row in rows]), tuple(arrays.stream), sizes)
+        tiers = tuple([(name, arrays.tiers[tier].multiplicity) for name, tier in self.tier_of.items()])
+        owners = tuple([(stream.name, stream.multiplicity) for stream in arrays.streams])
 
         def found() -> _Memory:
-            allocates: _Rows = {}
-            frees: _Rows = {}
-            num_faults = len(self.faults)
-            for i in compress(range(len(rows)), [row[0] or row[1] for row in rows]):
-                self._rows_of(arrays.operations[i], i, arrays, allocates, frees)
-            return _Memory(rows, allocates, frees, self.faults[num_faults:])
+            memory = _Memory(self.order)
+            for i, operation in enumerate(arrays.operations):
+                if operation.allocates or operation.frees:
+                    self._rows_of(operation, i, arrays, memory)
+            return memory
 
-        memory = _MEMORY.get(key, found)
-        self.faults += [fault for fault in memory.faults if fault not in self.faults]
+        memory = found() if self.order is None else _MEMORY.get((id(self.order), tiers, owners), found)
+        self.faults += memory.faults
         arrays.allocates, arrays.frees = dict(memory.allocates), dict(memory.frees)
 
-    def _rows_of(self, operation: Operation, i: int, arrays: Arrays, allocates: _Rows, frees: _Rows) -> None:
+    def _rows_of(self, operation: Operation, i: int, arrays: Arrays, memory: _Memory) -> None:
         owners = arrays.streams[arrays.stream[i]].multiplicity
-        for allocations, target in ((operation.allocates, allocates), (operation.frees, frees)):
+        for allocations, target in ((operation.allocates, memory.allocates), (operation.frees, memory.frees)):
             rows = []
             for allocation in allocations:
                 tier = self.tier_of.get(allocation.tier, -1)
@@ -207,7 +199,7 @@ class Columns:
                     what = (
                         f"operation {operation.id!r} allocates or frees {allocation.size_bytes!r} bytes in {allocation.tier!r}"
                     )
-                    self.faults.append(Fault(what=what, remedy="name a tier of the machine and a size >= 0"))
+                    memory.faults.append(Fault(what=what, remedy="name a tier of the machine and a size >= 0"))
                     continue
                 share = owners / arrays.tiers[tier].multiplicity
                 rows.append((tier, allocation.tensor_class, allocation.size_bytes * share))

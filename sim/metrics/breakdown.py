@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from sim.errors import InternalError
 from sim.metrics.seen import Seen
@@ -54,6 +55,13 @@ class Stretch(Struct, frozen=True, kw_only=True):
         late = max(0.0, end_s - max(start_s, self.after_s))
         return (end_s - start_s - late) + self.factor * late
 
+    def all_seconds(self, start_s: Any, end_s: Any) -> Any:
+        """`seconds` of arrays."""
+        import numpy as np
+
+        late = np.maximum(0.0, end_s - np.maximum(start_s, self.after_s))
+        return (end_s - start_s - late) + self.factor * late
+
 
 def breakdown_s(seen: Seen, rank: str | None = None, *, stretch: Stretch | None = None) -> dict[str, float]:
     """Seconds of the step by key of :data:`KEYS`; they sum to the makespan (stretched, if it is).
@@ -75,32 +83,34 @@ def partition(
     intervals: Mapping[str, Iterable[tuple[float, float]]], total_s: float, stretch: Stretch | None = None
 ) -> dict[str, float]:
     """Share `total_s` among categories by priority; `intervals` holds (start, end) per category."""
-    length = stretch.seconds if stretch else lambda start, end: end - start
-    total_s = length(0.0, total_s)
-    edges: list[tuple[float, int, int]] = []
-    for rank, category in enumerate(_PRIORITY):
-        for start, end in intervals.get(category, ()):
-            if end > start:
-                edges += [(start, rank, 1), (end, rank, -1)]
-    edges.sort()
-    active = [0] * len(_PRIORITY)
-    running = 0  # one bit per category that has something running
-    parts: list[list[float]] = [[] for _ in _PRIORITY]
-    previous = 0.0
-    for time, rank, change in edges:
-        if time > previous:
-            if running:
-                owner = (running & -running).bit_length() - 1
-                parts[owner].append(length(previous, time))
-            previous = time
-        active[rank] += change
-        if active[rank]:
-            running |= 1 << rank
-        else:
-            running &= ~(1 << rank)
+    if stretch:
+        total_s = stretch.seconds(0.0, total_s)
+    spans = [(start, end, rank) for rank, name in enumerate(_PRIORITY) for start, end in intervals.get(name, ()) if end > start]
+    parts = _owned(spans, stretch.all_seconds if stretch else _difference)
     seconds = {KEYS[category]: math.fsum(parts[rank]) for rank, category in enumerate(_PRIORITY)}
     rest = total_s - math.fsum(value for key, value in seconds.items() if key != "idle")
     if rest < -1e-9 * max(1.0, total_s):
         raise InternalError(f"the step of {total_s!r} s has {-rest!r} s more work than it lasts")
     seconds["idle"] = max(0.0, rest)
     return seconds
+
+
+def _difference(start: Any, end: Any) -> Any:
+    return end - start
+
+
+def _owned(spans: Sequence[tuple[float, float, int]], length: Callable[[Any, Any], Any]) -> list[list[float]]:
+    """Lengths of the pieces of time in which each rank runs and none before it; spans are (start, end, rank)."""
+    import numpy as np
+
+    if not spans:
+        return [[] for _ in _PRIORITY]
+    starts, ends, ranks = (np.array(column) for column in zip(*spans, strict=True))
+    times, place = np.unique(np.concatenate((starts, ends)), return_inverse=True)
+    changes = np.zeros((len(_PRIORITY), len(times)), np.int64)
+    np.add.at(changes, (ranks, place[: len(spans)]), 1)
+    np.add.at(changes, (ranks, place[len(spans) :]), -1)
+    running = np.cumsum(changes, axis=1)[:, :-1] > 0
+    owner = np.where(running.any(axis=0), running.argmax(axis=0), -1)
+    lengths = length(times[:-1], times[1:])
+    return [lengths[owner == rank].tolist() for rank in range(len(_PRIORITY))]

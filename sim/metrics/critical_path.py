@@ -59,26 +59,28 @@ def _path(seen: Seen) -> list[int]:
 
 def owners_s(seen: Seen, *, stretch: Stretch | None = None) -> dict[str, float]:
     """Seconds of the critical path by the resource that owns them, largest first."""
-    length = stretch.seconds if stretch else lambda start, end: end - start
+    length = stretch.seconds if stretch else None
     program = seen.program
     channels = {channel.name: channel for channel in program.channels}
     saturated = {total.name: total.saturated_s for total in seen.replay.channels}
     streams = {stream.name: stream for stream in program.streams}
     known: dict[tuple[int, str], Sequence[_Use]] = {}  # by the identity of `uses`, which operations share
     seconds: dict[str, float] = defaultdict(float)
+    operations, records = seen.operations, seen.records
     for index in _path(seen):
-        operation, record = seen.operations[index], seen.records[index]
-        latency = max(0.0, min(operation.latency_s, record.end_s - record.ready_s))
+        operation, record = operations[index], records[index]
+        ready_s, start_s, end_s = record.ready_s, record.start_s, record.end_s
+        begun_s = ready_s + max(0.0, min(operation.latency_s, end_s - ready_s))
         stream = streams[operation.stream]
         # a clock runs until a job starts; idle time of a rank is its framework's
-        seconds[ARRIVAL if stream.role == "clock" else OVERHEAD] += length(record.ready_s, record.ready_s + latency)
-        duration = record.end_s - record.start_s
+        seconds[ARRIVAL if stream.role == "clock" else OVERHEAD] += length(ready_s, begun_s) if length else begun_s - ready_s
+        duration = end_s - start_s
         if duration <= 0.0:
             continue
         key = (id(operation.uses), operation.stream)
         if key not in known:
             known[key] = _uses(operation, channels, saturated, stream.multiplicity)
-        owned = length(record.start_s, record.end_s)
+        owned = length(start_s, end_s) if length else duration
         for resource, share in _shares(operation, duration, known[key], stream.device or operation.stream).items():
             seconds[resource] += share * owned
     return dict(sorted(seconds.items(), key=lambda item: (-item[1], item[0])))
@@ -122,17 +124,21 @@ def _uses(
 def _shares(operation: Operation, duration_s: float, uses: Sequence[_Use], device: str) -> dict[str, float]:
     """Resource -> share of the seconds of an operation; sums to 1."""
     rate = operation.work / duration_s
-    used = [(rate * use.cost / use.bandwidth, use) for use in uses]
-    most, busiest = max([(share, use.name) for share, use in used if use.is_moved], default=(0.0, ""))
+    most, busiest = 0.0, ""
+    for use in uses:
+        share = rate * use.cost / use.bandwidth
+        if use.is_moved and (share > most or (share == most and use.name > busiest)):
+            most, busiest = share, use.name
     if operation.kind in _COMPUTING:
-        if rate >= _AT_CAP * operation.rate_cap or not used:
+        if rate >= _AT_CAP * operation.rate_cap or not uses:
             own = next((use.name for use in uses if not use.is_moved), f"{device}.sm")
             if operation.arithmetic_s + operation.launch_s > 0.0:
                 return _kernel_shares(operation, busiest, own)
             share = min(1.0, most)
             return {busiest: share, own: 1.0 - share} if busiest else {own: 1.0}
-    elif not used or (rate >= _AT_CAP * operation.rate_cap and most < _AT_CAP):
+    elif not uses or (rate >= _AT_CAP * operation.rate_cap and most < _AT_CAP):
         return {f"{device}.copy_engine" if operation.kind == Kind.TRANSFER else busiest or OVERHEAD: 1.0}
+    used = [(rate * use.cost / use.bandwidth, use) for use in uses]
     # the ranks that run it fill the channel by themselves
     _, alone = max(
         [(share * use.num_sharers, use.name) for share, use in used if share * use.num_sharers >= _AT_CAP], default=(0.0, "")

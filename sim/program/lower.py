@@ -61,7 +61,7 @@ class _Lowering:
             name=self.step.name,
             channels=self._channels(written.channels()),
             tiers=self._tiers(),
-            streams=self._streams(written.operations),
+            streams=self._streams(written.streams()),
             operations=tuple(written.operations),
             resident=tuple(item for group in self.ranks.groups for item in self._resident(group)),
             model_flops=self.step.model_flops,
@@ -111,7 +111,7 @@ class _Lowering:
 
     def _peak(self, group: Group) -> float:
         """FLOP/s of one rank's device in the fastest number format that the step computes in; of a socket, what cores reach."""
-        kernels = {id(op.kernels): op.kernels for op in self.step.operations if op.kernels}.values()
+        kernels = self.outline.kernels
         formats = {kernel.dtype for item in kernels for kernel in item if kernel.flops} or {"bf16"}
         part = self.machine.part(group.device)
         if group.device not in self.machine.gpus():
@@ -316,9 +316,8 @@ class _Lowering:
                     )
         return tuple(found[name] for name in sorted(found))
 
-    def _streams(self, operations: Sequence[Operation]) -> tuple[Stream, ...]:
+    def _streams(self, names: Iterable[str]) -> tuple[Stream, ...]:
         by_name = {group.name: group for group in self.ranks.groups}
-        names = dict.fromkeys(op.stream for op in operations)
         return tuple(
             Stream(
                 name=name,

@@ -14,7 +14,7 @@ from sim.program.coherence import Coherence
 from sim.program.collectives import collective
 from sim.program.ranks import TIER, Footways
 from sim.program.transfers import Flow, Membership, Routes, sm_channel
-from sim.records import Kind, Residency, Step, StepOperation, TensorClass
+from sim.records import Kernel, Kind, Residency, Step, StepOperation, TensorClass
 from sim.topology.machine import Machine
 from sim.topology.route import merged
 
@@ -48,6 +48,11 @@ class Outline:
     def has_sm(self) -> bool:
         """Whether something takes multiprocessors away from kernels."""
         return any(op.compute_share > 0 for op in self.step.operations)
+
+    @cached_property
+    def kernels(self) -> list[tuple[Kernel, ...]]:
+        """The kernels of computing operations, those that operations share once."""
+        return list({id(op.kernels): op.kernels for op in self.step.operations if op.kernels}.values())
 
     @cached_property
     def on_host(self) -> frozenset[str]:

@@ -6,6 +6,7 @@ follows from these alone is kept by their identity.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,12 +22,13 @@ _ROOM = 200_000
 
 @dataclass(frozen=True)
 class Order:
-    """Operations by (stream, sequence): index i is the i-th of them everywhere.
+    """Operations by (stream, sequence): index i is the i-th of them everywhere. Programs with the same order also have the
+    same allocations.
 
     `positions` are their places in the program, `after` what each waits for, one operation after the other.
     """
 
-    text: tuple[tuple[object, ...], ...] = field(repr=False)  # keeps the objects that the key names
+    text: tuple[Sequence[object], ...] = field(repr=False)  # keeps the objects that the key names
     positions: Sequence[int]
     names: Sequence[str]
     streams: Sequence[str]
@@ -68,20 +70,32 @@ class Order:
 _ORDERS: Kept[Order | None] = Kept(_ROOM, lambda order: len(order.positions) if order is not None else 1)
 
 
+_LAST: Kept[tuple[Sequence[Operation], Order | None]] = Kept(4, lambda _: 1)
+
+
 def order_of(operations: Sequence[Operation]) -> Order | None:
     """The order of the operations; None where they have none: a name or a place taken twice, an unknown dependency."""
-    text = (
-        tuple([operation.id for operation in operations]),
-        tuple([operation.stream for operation in operations]),
-        tuple([operation.after for operation in operations]),
-        tuple([operation.sequence for operation in operations]),
-    )
-    key = (*(tuple(map(id, column)) for column in text[:3]), text[3])
-    return _ORDERS.get(key, lambda: _found(text))
+    return _LAST.get(id(operations), lambda: (operations, _order_of(operations)))[1]
 
 
-def _found(text: tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int, ...]]) -> Order | None:
-    names, streams, after, sequences = text
+def _order_of(operations: Sequence[Operation]) -> Order | None:
+    names = [operation.id for operation in operations]
+    streams = [operation.stream for operation in operations]
+    after = [operation.after for operation in operations]
+    sequences = [operation.sequence for operation in operations]
+    memory = ([operation.allocates for operation in operations], [operation.frees for operation in operations])
+    text = (names, streams, after, *memory)
+    identities = array("Q", chain(*(map(id, column) for column in text))).tobytes()  # bytes remember their hash
+    return _ORDERS.get((identities, tuple(sequences)), lambda: _found(text, names, streams, after, sequences))
+
+
+def _found(
+    text: tuple[Sequence[object], ...],
+    names: Sequence[str],
+    streams: Sequence[str],
+    after: Sequence[tuple[str, ...]],
+    sequences: Sequence[int],
+) -> Order | None:
     places = list(zip(streams, sequences, strict=True))
     positions = sorted(range(len(places)), key=places.__getitem__)
     number = {names[position]: i for i, position in enumerate(positions)}

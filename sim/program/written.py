@@ -6,7 +6,7 @@ for and what they allocate. Only numbers change, and those of few; so only these
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ class Written:
     step: Step
     operations: list[Operation] = field(default_factory=list)
     slots: dict[tuple[object, ...], Slot] = field(default_factory=dict)
+    _streams: list[str] = field(default_factory=list)
 
     def add(
         self, op: StepOperation, group: int, key: tuple[object, ...], ask: Callable[[StepOperation], Numbers], text: Numbers
@@ -55,6 +56,12 @@ class Written:
                 for index in slot.members:
                     self.operations[index] = msgspec.structs.replace(self.operations[index], **numbers)
                 slot.numbers = numbers
+
+    def streams(self) -> Sequence[str]:
+        """Names of the streams, in the order in which they appear."""
+        if not self._streams:
+            self._streams.extend(dict.fromkeys(operation.stream for operation in self.operations))
+        return self._streams
 
     def channels(self) -> set[str]:
         """Names of the channels that are used."""
