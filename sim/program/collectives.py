@@ -122,6 +122,8 @@ def _inside(
     if not out:
         return [_walked(machine, kind, local, device, volume)]
     uses, loads = _spread(machine, device, out, into, "collective", volume)
+    if kind == "all_to_all":  # each pair by itself: nothing is handed on, so there are no hops to pipeline
+        return [_Level("direct exchange", uses, loads, tree_latency(num), 0.0)]
     levels = [_Level("ring", uses, loads, latency_s, chunking("ring"))]
     if kind == "all_reduce" and num_nodes == 1 and len(out) == num - 1 > 2 and all(edge.link == "xgmi" for edge in out):
         levels.append(_Level("direct exchange", uses, loads, tree_latency(num), chunking("mesh")))
@@ -250,6 +252,8 @@ def _between(machine: Machine, kind: str, local: tuple[str, ...], num_nodes: int
     uses = merged(*(_one_way(edge, per_rank / len(nics), traffic) for edge in wires))
     loads = tuple((channel, cost * len(local)) for channel, cost in uses)
     hop_s = max(edge.message_latency_s for edge in wires)
+    if kind == "all_to_all":
+        return [_Level("direct exchange of nodes", uses, loads, tree_latency(num_nodes, hop_s), 0.0)]
     levels = [_Level("ring of nodes", uses, loads, hops_latency(num_nodes, hop_s), chunking("network"))]
     if kind == "all_reduce" and num_nodes > 2:
         slower = [tuple((channel, cost / TREE_EFFICIENCY) for channel, cost in part) for part in (uses, loads)]

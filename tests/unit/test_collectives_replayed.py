@@ -65,3 +65,12 @@ def test_communicators_of_part_of_a_node_share_its_sockets_less_well(machine, sl
 
     num = len(found.gpus())
     assert on_adapter(part, 2) / on_adapter(whole, num) == pytest.approx(slower * (3 / 4) / (1 - 1 / (2 * num)))
+
+
+def test_an_all_to_all_has_no_ring_of_hops():
+    """Pairs exchange by themselves: twice the ranks carry nearly the same bytes each and wait no longer for each other."""
+    machine = load_machine("gb200-nvl72")
+    times = [alone_time(machine, "all_to_all", 256e6, [(0, f"gpu{rank}") for rank in range(num)]) for num in (16, 32, 64)]
+    assert times[2] < 1.1 * times[0]
+    wire = 256e6 * 31 / 32 / 900e9  # NVLink 5, one way
+    assert 1.0 < times[1] / wire < 1.5
