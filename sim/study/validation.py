@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
+from sim.engine import load_compiled
 from sim.errors import TiersimError
 from sim.held_out import hold_out
 from sim.metrics.errors import (
@@ -206,10 +207,11 @@ def _chunks_run(
     chunks = [groups[start : start + _CHUNK] for start in range(0, len(groups), _CHUNK)]
     # what is held out is chosen before anything is loaded: in fresh processes
     if not held_out and (num_workers <= 1 or len(chunks) <= 1):
+        _prepare(held_out)
         yield from map(_run_chunk, chunks)
         return
     workers, context = max(1, min(num_workers, len(chunks))), get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=hold_out, initargs=(held_out,)) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare, initargs=(held_out,)) as pool:
         with without_interrupts():
             futures = [pool.submit(_run_chunk, chunk) for chunk in chunks]
         try:
@@ -217,6 +219,11 @@ def _chunks_run(
                 yield future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _prepare(held_out: tuple[str, ...]) -> None:
+    hold_out(held_out)
+    load_compiled()
 
 
 def _run_chunk(chunk: Iterable[list[Row]]) -> list[tuple[list[Row], _Found]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sim.errors import Fault, InputError, MachineError
 from sim.laws.links import serial
@@ -17,6 +17,8 @@ from sim.topology.route import Route, merged
 
 if TYPE_CHECKING:
     from sim.topology.machine import Device, Machine
+
+Value = TypeVar("Value")
 
 #: device kinds that forward what is not meant for them; a GPU or a drive does not
 _FORWARDS = frozenset({"cpu", "switch"})
@@ -62,51 +64,72 @@ def unknown(word: str, name: str, known: Iterable[str], machine: str) -> Fault:
 # ------------------------------------------------------------------------------------------------------------ the walk
 
 
-@lru_cache(maxsize=256)
-def _graph(edges: tuple[Edge, ...]) -> Any:
-    import networkx as nx  # 0.2 s of CPU: only when a route is asked for
+class _Wires:
+    """The edges of machines that are wired alike, as a graph, and the paths that were found in it."""
 
-    graph: Any = nx.DiGraph()
-    for edge in edges:
-        # Prefer few hops, then wide links; the second term stays far below one hop (1 GB/s -> 1e-3).
-        weight = 1.0 + 1e6 / edge.bandwidth_bytes_per_s
-        if not graph.has_edge(edge.source, edge.target) or graph[edge.source][edge.target]["weight"] > weight:
-            graph.add_edge(edge.source, edge.target, weight=weight, edge=edge)
-    return graph
+    def __init__(self, edges: tuple[Edge, ...]) -> None:
+        import networkx as nx  # 0.2 s of CPU: only when a route is asked for
+
+        self._graph: Any = nx.DiGraph()
+        self._paths: dict[tuple[frozenset[str], str, str], tuple[Edge, ...] | None] = {}
+        for edge in edges:
+            # Prefer few hops, then wide links; the second term stays far below one hop (1 GB/s -> 1e-3).
+            weight = 1.0 + 1e6 / edge.bandwidth_bytes_per_s
+            known = self._graph.get_edge_data(edge.source, edge.target)
+            if known is None or known["weight"] > weight:
+                self._graph.add_edge(edge.source, edge.target, weight=weight, edge=edge)
+
+    def path(self, closed: frozenset[str], source: str, target: str) -> tuple[Edge, ...] | None:
+        """Edges from source to target through no device of `closed`; None if there is no way."""
+        key = (closed, source, target)
+        if key not in self._paths:
+            self._paths[key] = self._found(closed, source, target)
+        return self._paths[key]
+
+    def _found(self, closed: frozenset[str], source: str, target: str) -> tuple[Edge, ...] | None:
+        import networkx as nx
+
+        graph = self._graph
+        if source not in graph or target not in graph:
+            return None
+        view = nx.restricted_view(graph, closed - {source, target}, ())
+        try:
+            nodes = nx.dijkstra_path(view, source, target)
+        except nx.NetworkXNoPath:
+            return None
+        return tuple(graph[a][b]["edge"] for a, b in pairwise(nodes))
 
 
-@lru_cache(maxsize=4096)
-def _path(edges: tuple[Edge, ...], closed: frozenset[str], source: str, target: str) -> tuple[Edge, ...] | None:
-    import networkx as nx
+@lru_cache(maxsize=64)
+def _wires(edges: tuple[Edge, ...]) -> _Wires:
+    return _Wires(edges)
 
-    graph = _graph(edges)
-    if source not in graph or target not in graph:
-        return None
-    view = nx.restricted_view(graph, closed - {source, target}, ())
-    try:
-        nodes = nx.dijkstra_path(view, source, target)
-    except nx.NetworkXNoPath:
-        return None
-    return tuple(graph[a][b]["edge"] for a, b in pairwise(nodes))
+
+def _kept(machine: Machine, key: object, make: Callable[[], Value]) -> Value:
+    """What was found of this machine before: a big node asks for the same thousands of times."""
+    if key not in machine.walked:
+        machine.walked[key] = make()
+    found: Value = machine.walked[key]
+    return found
 
 
 def path(machine: Machine, source: str, target: str, *, closed_kinds: frozenset[str] = frozenset()) -> tuple[Edge, ...] | None:
     """Edges from device to device, through devices that forward; None if there is no way."""
     if source == target:
         return ()
-    key = (source, target, closed_kinds)
-    if key not in machine.walked:
-        machine.walked[key] = _walk(machine, source, target, closed_kinds)
-    found: tuple[Edge, ...] | None = machine.walked[key]
-    return found
+    return _kept(machine, (source, target, closed_kinds), lambda: _walk(machine, source, target, closed_kinds))
 
 
 def _walk(machine: Machine, source: str, target: str, closed_kinds: frozenset[str]) -> tuple[Edge, ...] | None:
     hosts = {machine.devices[end].host for end in (source, target) if end in machine.devices} - {""}
     if len(hosts) > 1:  # a shared pool joins memories, not hosts
         return None
-    closed = frozenset(name for name, device in machine.devices.items() if not _forwards(device, closed_kinds))
-    return _path(machine.edges, closed, source, target)
+    wires = _kept(machine, ("wires",), lambda: _wires(machine.edges))
+    return wires.path(_kept(machine, closed_kinds, lambda: _closed(machine, closed_kinds)), source, target)
+
+
+def _closed(machine: Machine, closed_kinds: frozenset[str]) -> frozenset[str]:
+    return frozenset(name for name, device in machine.devices.items() if not _forwards(device, closed_kinds))
 
 
 def _forwards(device: Device, closed_kinds: frozenset[str]) -> bool:
@@ -389,10 +412,7 @@ def direct(machine: Machine, gpu_a: str, gpu_b: str) -> tuple[Edge, ...] | None:
 
 def adapters(machine: Machine, gpu: str) -> tuple[str, ...]:
     """Network adapters at the least distance from the GPU, in file order; InputError when the machine has none."""
-    if gpu not in machine.walked:
-        machine.walked[gpu] = _adapters(machine, gpu)
-    found: tuple[str, ...] = machine.walked[gpu]
-    return found
+    return _kept(machine, gpu, lambda: _adapters(machine, gpu))
 
 
 def _adapters(machine: Machine, gpu: str) -> tuple[str, ...]:
