@@ -17,7 +17,7 @@ from math import ceil, exp
 from typing import Any, NamedTuple
 
 from sim.held_out import Fitted, is_held_out
-from sim.laws.decode import GGML_FITTED, decode_class
+from sim.laws.decode import GGML_FITTED, decode_class, unpacking_s
 from sim.records import Kernel
 
 #: sequence length at which fused attention reaches half its rate (tokens); fit over FlashAttention benchmark rows
@@ -154,9 +154,14 @@ def solo_parts(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s
     size = kernel.read_bytes + kernel.write_bytes
     if kernel.kind == "gemv":
         bandwidth = float(part["memory"]["bandwidth"])
-        found = decode_class(kernel.variant, str(part["memory"].get("part", "")), memory_rate(part) / bandwidth)
+        clock = float(part.get("clock") or 0.0)
+        found = decode_class(
+            kernel.variant, str(part["memory"].get("part", "")), memory_rate(part) / bandwidth,
+            float(part.get("launch_latency") or 5e-6), clock,
+        )  # fmt: skip
         memory = size / (found.efficiency * (bandwidth_bytes_per_s or bandwidth))
         arithmetic = kernel.flops / variant_rate(part, kernel.dtype, kernel.variant)
+        arithmetic += unpacking_s(kernel.variant, kernel.read_bytes, float(part.get("cores") or 0), clock)
         return Parts(kernel.count * arithmetic, kernel.count * memory, kernel.count * found.layer_s)
     arithmetic = memory = 0.0
     if kernel.kind == "attention":

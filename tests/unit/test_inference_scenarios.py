@@ -9,6 +9,7 @@ from sim.config import load_machine, scenario_of
 from sim.errors import InputError
 from sim.experiment import run
 from sim.held_out import hold_out
+from sim.laws.decode import decode_class
 from sim.laws.kernels import memory_rate, solo_parts
 from sim.metrics.stages import stages_s
 from sim.placement.capacity import capacity_plan
@@ -140,17 +141,41 @@ def test_no_one_shot_without_gpu_links():
 
 
 @pytest.mark.parametrize(
-    ("framework", "weights", "share"),
-    [("vllm", "fp8", 1.0), ("vllm", "int8", 0.82), ("vllm", "int4", 0.72), ("flexgen", "int4", 1.0)],
+    ("framework", "weights", "weight_bytes"),
+    [
+        ("vllm", "fp8", None),
+        ("vllm", "fp16", None),
+        ("vllm", "int8", 17 / 16),
+        ("vllm", "int4", 9 / 16),
+        ("flexgen", "int4", None),
+    ],
 )
-def test_kernels_that_unpack_weights_stream_slower(framework, weights, share):
+def test_kernels_that_unpack_weights_take_time_beside_the_stream(framework, weights, weight_bytes):
     asked = scenario({"framework": framework, "weights": weights})
     step, machine = generate(asked.job.workload, {}), asked.machine
     layer = next(op for op in step.operations if op.phase == "decode").kernels[0]
     part = machine.part("gpu0")
-    assert solo_parts(layer, part).memory_s == pytest.approx(
-        (layer.read_bytes + layer.write_bytes) / (share * memory_rate(part))
-    )
+    parts = solo_parts(layer, part)
+    assert parts.memory_s == pytest.approx((layer.read_bytes + layer.write_bytes) / memory_rate(part))
+    plain = solo_parts(msgspec.structs.replace(layer, variant=""), part)
+    unpacking = layer.read_bytes / weight_bytes / (58 * part["cores"] * part["clock"]) if weight_bytes else 0.0
+    assert parts.arithmetic_s - plain.arithmetic_s == pytest.approx(unpacking, abs=1e-12)
+
+
+@pytest.mark.parametrize("is_graph", [True, False])
+def test_an_integrated_gpu_of_a_jetson_unpacks_slower_than_its_memory_streams(is_graph):
+    """85 GB/s of 205 at 7B on AGX Orin (holohub issue 170): launches of slow cores, and kernels that 16 SMs limit."""
+    found = decode_class("ggml-graph" if is_graph else "ggml", "lpddr5-6400-jetson", 0.86, 20e-6)
+    other = decode_class("ggml-graph" if is_graph else "ggml", "lpddr5x-8533-soc", 0.86)
+    assert found.efficiency < other.efficiency
+    assert (found.layer_s > other.layer_s) is not is_graph
+    hold_out(["holohub-170"])
+    try:
+        prior = decode_class("ggml-graph" if is_graph else "ggml", "lpddr5-6400-jetson", 0.86, 20e-6)
+    finally:
+        hold_out(())
+    assert prior.efficiency == 0.86
+    assert prior.layer_s == pytest.approx(50e-6 if is_graph else 20 * 20e-6)
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,9 @@ _EAGER = (
 )
 #: without these: 50 kernels a layer, 10 us of Python and driver for each
 _EAGER_PRIOR_S = 0.5e-3
-#: of rows joined by the host, without measurements: seven matrices a layer, a copy of 10 us for each
-_JOIN_PRIOR_S = 0.07e-3
+#: of rows joined by the host, without measurements: seven matrices a layer, for each a copy of its inputs to the other GPU and
+#: one of its rows back, 10 us each (ggml-cuda.cu, ggml_cuda_op_mul_mat)
+_JOIN_PRIOR_S = 0.14e-3
 _LLAMA_CPP = InferenceProfile(
     name="llama.cpp",
     source="llama.cpp, CUDA and Metal back ends: no number format of the GPU is used directly, prompts in passes of "
