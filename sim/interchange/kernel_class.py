@@ -21,6 +21,16 @@ _ARITHMETIC = re.compile(
     r"gemm|cutlass|xmma|cijk_|matmul|winograd|implicit_conv|fprop|dgrad|wgrad|conv2d|conv3d|convolve|fft|cudnn.*conv|ck_tile.*gemm",
     re.I,
 )
+#: generation of a fused attention kernel by its name -> variant of the kernel law: on another part the same code runs.
+#: FlashAttention-3 reaches what cuDNN's kernel does (its paper), the cutlass kernel of PyTorch what FlashAttention-1 does
+_ATTENTION_VARIANTS = (
+    (re.compile(r"cudnn|sdpa_sm|hopper|sm90|flash_?attn_?3|fa3", re.I), "cudnn"),
+    (re.compile(r"fmha_(?:f|b)prop|fmha_dgrad|fmha_cutlass|efficient_attention", re.I), "flash1"),
+    (re.compile(r"flash", re.I), "flash2"),
+)
+#: matrix-vector products: bound by memory, whatever their FLOPs; ggml's reach less of HBM than of GDDR
+_VECTOR = re.compile(r"gemv|mul_mat_vec|mul_mat_q\w*_vec", re.I)
+_GGML = re.compile(r"mul_mat_", re.I)
 _OPTIMIZER = re.compile(r"multi_tensor_apply|adam|sgd_|adagrad|lamb|fused_?optim", re.I)
 _EMBEDDING = re.compile(r"embedding|index_?select|gather|scatter|indexing|permute_", re.I)
 _DTYPES: tuple[tuple[re.Pattern[str], Dtype], ...] = (
@@ -78,11 +88,22 @@ def kind_of(name: str) -> KernelKind:
         return "attention"
     if _OPTIMIZER.search(name):
         return "optimizer"
+    if _VECTOR.search(name):
+        return "gemv"
     if _ARITHMETIC.search(name):
         return "gemm"
     if _EMBEDDING.search(name):
         return "embedding"
     return "elementwise"
+
+
+@lru_cache(maxsize=2**16)
+def variant_of(name: str) -> str:
+    """Whose kernel it is, as the kernel law knows it: flash1, flash2, cudnn (attention), ggml (matrix-vector); "" otherwise."""
+    kind = kind_of(name)
+    if kind == "attention":
+        return next((variant for pattern, variant in _ATTENTION_VARIANTS if pattern.search(name)), "")
+    return "ggml" if kind == "gemv" and _GGML.search(name) else ""
 
 
 def dtype_of(name: str, types: Sequence[str] = ()) -> Dtype:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from sim.errors import Fault, InputError
+from sim.laws.decode import decode_class
 from sim.laws.kernels import attention_rate, gemm_rate, memory_rate, solo_time
 from sim.records import Kernel, Step
 from sim.topology.machine import Machine
@@ -83,6 +84,8 @@ class _Scale:
 
 def ratio(kernel: Kernel, source: Mapping[str, Any], target: Mapping[str, Any]) -> float:
     """Time on `target` over time on `source` of one kernel, by the kernel law or by the rate of its class."""
+    if kernel.kind == "gemv":
+        return _vector_rate(source, kernel.variant) / _vector_rate(target, kernel.variant)
     size = kernel.read_bytes + kernel.write_bytes
     is_known = size > 0 and (kernel.flops > 0 or kernel.kind not in (*_ARITHMETIC, "attention"))
     if is_known:
@@ -94,3 +97,9 @@ def ratio(kernel: Kernel, source: Mapping[str, Any], target: Mapping[str, Any]) 
     if kernel.kind in _ARITHMETIC:
         return gemm_rate(source, kernel.dtype) / gemm_rate(target, kernel.dtype)
     return memory_rate(source) / memory_rate(target)
+
+
+def _vector_rate(part: Mapping[str, Any], variant: str) -> float:
+    """Bytes/s of matrix-vector kernels. What a layer costs beside them stands in kernels and gaps of its own."""
+    bandwidth = float(part["memory"]["bandwidth"])
+    return bandwidth * decode_class(variant, str(part["memory"].get("part", "")), memory_rate(part) / bandwidth).efficiency

@@ -9,6 +9,7 @@ import pytest
 from sim.config import load_machine
 from sim.config.parts import load_parts
 from sim.errors import InputError
+from sim.interchange.kernel_class import kind_of, variant_of
 from sim.laws.kernels import gemm_rate, memory_rate
 from sim.program.rescale import ratio, rescaled
 from sim.records import Kernel, Kind, RankClass, Step, StepOperation
@@ -86,3 +87,36 @@ def test_an_unknown_source_part_is_refused_unless_the_machine_has_it() -> None:
 def test_generated_steps_pass_untouched() -> None:
     step = recorded(msgspec.structs.replace(SMALL, recorded_s=0.0), source="")
     assert rescaled(step, load_machine("dgx-h100"), None) is step
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "variant"),
+    [
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>", "attention", "flash2"),
+        ("void flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<>", "attention", "flash2"),
+        ("void cutlass::device_kernel<flash::FlashAttnFwdSm90<...>>", "attention", "cudnn"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", "attention", "cudnn"),
+        ("fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention)", "attention", "flash1"),
+        ("void gemv2T_kernel_val<int, float>", "gemv", ""), ("void mul_mat_vec_q<(ggml_type)2, 1>", "gemv", "ggml"),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32", "gemm", ""),
+    ],
+)  # fmt: skip
+def test_a_kernels_name_tells_its_kind_and_whose_it_is(name: str, kind: str, variant: str) -> None:
+    assert (kind_of(name), variant_of(name)) == (kind, variant)
+
+
+def test_the_same_generation_of_attention_runs_on_the_other_part() -> None:
+    def gain(variant: str) -> float:
+        return 1.0 / ratio(Kernel(kind="attention", recorded_s=1e-3, variant=variant), A100, H100)
+
+    shares = [gpu["attention_efficiency"] for gpu in (A100, H100)]
+    assert gain("flash2") == pytest.approx(gain("") * shares[0].get("default") / shares[0]["flash2"])
+    assert gain("flash2") < 2.5 < gain("cudnn")  # Hopper gives the second generation no more than its peak
+
+
+def test_matrix_vector_products_scale_by_the_share_of_the_memory_that_they_reach() -> None:
+    kernel = Kernel(kind="gemv", recorded_s=1e-3, flops=1e12, read_bytes=1e9)  # its FLOPs do not bind it
+    gddr = part("rtx-4090")
+    plain = ratio(kernel, A100, gddr)
+    assert plain == pytest.approx(memory_rate(A100) / memory_rate(gddr))
+    assert ratio(msgspec.structs.replace(kernel, variant="ggml"), A100, gddr) < plain

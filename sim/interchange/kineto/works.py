@@ -72,6 +72,7 @@ class WorkDescriber:
         self.counts["kernels with FLOPs from shapes" if flops else "kernels scaled by class"] += 1
         return Kernel(
             kind=kind, flops=flops, dtype=dtype, recorded_s=_seconds(work), name=work.name,
+            variant=kernel_class.variant_of(work.name),
             **self._memory(work, amount.read_bytes * share, amount.write_bytes * share),
         )  # fmt: skip
 

@@ -135,8 +135,10 @@ class Profiled(Walk):
         )
         siblings = sum(other.cat is not None for other in self.below[node.above]) or 1  # they share what the operator did
         largest = max(found, key=lambda kernel: kernel.flops * kernel.count, default=None)
+        kind = kernel_class.kind_of(node.name)
         return Kernel(
-            kind="gemm" if flops else kernel_class.kind_of(node.name), flops=flops / siblings, read_bytes=read / siblings,
+            kind="gemm" if flops and kind not in ("attention", "gemv") else kind, variant=kernel_class.variant_of(node.name),
+            flops=flops / siblings, read_bytes=read / siblings,
             write_bytes=written / siblings, recorded_s=node.seconds, name=clean_name(node.name),
             dtype=largest.dtype if largest and flops else kernel_class.dtype_of(node.name, Shapes().types),
         )  # fmt: skip
