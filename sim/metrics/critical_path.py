@@ -60,30 +60,49 @@ def _path(seen: Seen) -> list[int]:
 def owners_s(seen: Seen, *, stretch: Stretch | None = None) -> dict[str, float]:
     """Seconds of the critical path by the resource that owns them, largest first."""
     length = stretch.seconds if stretch else None
-    program = seen.program
-    channels = {channel.name: channel for channel in program.channels}
-    saturated = {total.name: total.saturated_s for total in seen.replay.channels}
-    streams = {stream.name: stream for stream in program.streams}
-    known: dict[tuple[int, str], Sequence[_Use]] = {}  # by the identity of `uses`, which operations share
+    owners = _Owners(seen)
     seconds: dict[str, float] = defaultdict(float)
-    operations, records = seen.operations, seen.records
+    operations, records, streams = seen.operations, seen.records, owners.streams
     for index in _path(seen):
         operation, record = operations[index], records[index]
         ready_s, start_s, end_s = record.ready_s, record.start_s, record.end_s
         begun_s = ready_s + max(0.0, min(operation.latency_s, end_s - ready_s))
-        stream = streams[operation.stream]
         # a clock runs until a job starts; idle time of a rank is its framework's
-        seconds[ARRIVAL if stream.role == "clock" else OVERHEAD] += length(ready_s, begun_s) if length else begun_s - ready_s
-        duration = end_s - start_s
-        if duration <= 0.0:
-            continue
-        key = (id(operation.uses), operation.stream)
-        if key not in known:
-            known[key] = _uses(operation, channels, saturated, stream.multiplicity)
-        owned = length(start_s, end_s) if length else duration
-        for resource, share in _shares(operation, duration, known[key], stream.device or operation.stream).items():
-            seconds[resource] += share * owned
+        waiting = ARRIVAL if streams[operation.stream].role == "clock" else OVERHEAD
+        seconds[waiting] += length(ready_s, begun_s) if length else begun_s - ready_s
+        if (duration := end_s - start_s) > 0.0:
+            owned = length(start_s, end_s) if length else duration
+            for resource, share in owners.shares(operation, duration).items():
+                seconds[resource] += share * owned
     return dict(sorted(seconds.items(), key=lambda item: (-item[1], item[0])))
+
+
+class _Owners:
+    """Who owns the seconds of operations; equal kernels at their own pace share the answer."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.channels = {channel.name: channel for channel in seen.program.channels}
+        self.saturated_s = {total.name: total.saturated_s for total in seen.replay.channels}
+        self.streams = {stream.name: stream for stream in seen.program.streams}
+        self._uses: dict[tuple[int, str], Sequence[_Use]] = {}  # by the identity of `uses`, which operations share
+        self._paced: dict[tuple[object, ...], Mapping[str, float]] = {}
+
+    def shares(self, operation: Operation, duration_s: float) -> Mapping[str, float]:
+        """Resource -> share of the seconds of an operation; sums to 1."""
+        key = (id(operation.uses), operation.stream)
+        work, cap, arithmetic_s, launch_s = operation.work, operation.rate_cap, operation.arithmetic_s, operation.launch_s
+        if arithmetic_s + launch_s <= 0.0 or operation.kind not in _COMPUTING or work / duration_s < _AT_CAP * cap:
+            return self._found(operation, duration_s, key)
+        kernels = (key, work, cap, arithmetic_s, launch_s)
+        if kernels not in self._paced:
+            self._paced[kernels] = self._found(operation, duration_s, key)
+        return self._paced[kernels]
+
+    def _found(self, operation: Operation, duration_s: float, key: tuple[int, str]) -> Mapping[str, float]:
+        stream = self.streams[operation.stream]
+        if key not in self._uses:
+            self._uses[key] = _uses(operation, self.channels, self.saturated_s, stream.multiplicity)
+        return _shares(operation, duration_s, self._uses[key], stream.device or operation.stream)
 
 
 def bound_by(owners: Mapping[str, float], total_s: float) -> str:

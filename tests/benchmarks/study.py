@@ -8,6 +8,7 @@ many points and the memory of the coordinator; with `--dask`, the same points on
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import resource
 import tempfile
@@ -36,12 +37,18 @@ def reference_study(num_points: int, folder: Path) -> Study:
 
 
 def timed(study: Study, backend: object) -> float:
-    """Wall seconds of one run of the study."""
-    started = time.perf_counter()
+    """Wall seconds of one run of the study; prints the CPU seconds too, of this process and of those that have ended."""
+    started, cpu = time.perf_counter(), _cpu_s()
     tally = study.run(backend)  # type: ignore[arg-type]
-    wall = time.perf_counter() - started
-    print(f"  {tally.num_points} points, {tally.num_run} run, {tally.num_found} found, {tally.counts}: {wall:.2f} s wall")
+    wall, cpu = time.perf_counter() - started, _cpu_s() - cpu
+    counts = f"{tally.num_points} points, {tally.num_run} run, {tally.num_found} found, {tally.counts}"
+    print(f"  {counts}: {wall:.2f} s wall, {cpu:.1f} s of CPU", flush=True)
     return wall
+
+
+def _cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def check_random_points(study: Study, count: int = 20) -> None:
