@@ -28,6 +28,10 @@ SCALAR_CYCLES = Fitted(22.0, 26.0, ("superoffload/grace",))
 #: page faults that all cores of a Linux process take together, per second: temporaries of torch's update are mapped anew
 #: each step; fit on PT-CPU, table 4 of ZeRO-Offload; without it: half a microsecond each, one at a time
 FAULTS_PER_S = Fitted(3.6e6, 2e6, ("zero-offload/table-4-torch",))
+#: seconds that a core loses when it turns to another process (4 us directly, the rest to fill its caches again: Li et al.,
+#: Quantifying the cost of context switch, 2007, up to 1 ms; assumed, 50 to 300 us), and seconds that each process runs
+#: between two turns (Linux, smallest slice with eight cores and more, sched-design-CFS)
+SWITCH_S, SLICE_S = 100e-6, 3e-3
 #: bytes/s that Adam draws from the last-level cache per core where a part does not say: 569 GB/s with 84 MB of states on a
 #: large Xeon (numa-cpu-adam-bench), +-40 % elsewhere; without it: 8 B per cycle at 2 GHz
 CACHE_BYTES_PER_CORE_S = Fitted(10e9, 16e9, ("liaw-chen-2025/dram", "liaw-chen-2025/cpu-adam"))
@@ -63,6 +67,11 @@ def cached_elements(num_elements: float, cache_bytes: float) -> float:
         return 0.0
     capacity = cache_bytes / _CACHED_BYTES
     return capacity * (1.0 - exp(-num_elements / capacity))
+
+
+def shared_work(core_s: float, num_processes: float, num_cores: float) -> float:
+    """Core-seconds of work that `num_processes` share: more of them than cores lose time to turns."""
+    return core_s * (1.0 + SWITCH_S / SLICE_S) if num_processes > num_cores else core_s
 
 
 def scalar_time(num_elements: float, num_cores: int, clock_hz: float) -> float:

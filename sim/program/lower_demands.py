@@ -8,6 +8,7 @@ from functools import cached_property
 
 from sim.errors import Fault, InputError
 from sim.kept import Kept
+from sim.laws.cpu import shared_work
 from sim.laws.cpu_matrix import barrier_seconds, core_seconds
 from sim.placement.plan import Placement
 from sim.program.coherence import Coherence
@@ -225,7 +226,8 @@ class Demands:
             cores = op.num_cores or self._cores_share(device) * sockets
             flow = self.routes.cores(device, cores, self._cores_share(device), is_spread=op.is_spread)
             waits_s = sum(barrier_seconds(kernel, flow.rate_cap) for kernel in op.kernels)
-            work = op.core_s + sum(core_seconds(kernel, part) for kernel in op.kernels)
+            prepared = shared_work(op.core_s, op.num_cores, self._cores_share(device))
+            work = prepared + sum(core_seconds(kernel, part) for kernel in op.kernels)
             return work, replace(flow, latency_s=flow.latency_s + waits_s)
         source = self.routes.shares(op.source, device, op.layer) if op.source else ()
         target = self.routes.shares(op.target, device, op.layer) if op.target else ()

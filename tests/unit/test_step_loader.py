@@ -7,8 +7,10 @@ import pytest
 from sim.config import scenario_of
 from sim.engine import replay
 from sim.experiment import prepare
+from sim.laws.cpu import SLICE_S, SWITCH_S, shared_work
 from sim.metrics.breakdown import breakdown_s
 from sim.metrics.seen import Seen
+from sim.workload.step.loader import MESSAGE_S, SHARED_BYTES_PER_S
 
 SAMPLES = 2 * 8 * 4  # batch, micro-batches, ranks of an A100 node that share two sockets of 64 cores
 
@@ -58,7 +60,7 @@ def test_workers_beyond_the_cores_of_the_socket_do_not_help():
     crowded, _, _ = _replayed(ranks=8, **_data(workers=32, seconds_per_sample="2 s"))
     assert {c.bandwidth_per_s for c in program.channels if c.name.endswith("cores")} == {64.0}
     assert enough == pytest.approx(4 * 16 * 2.0 / 64, rel=0.02)  # four ranks of a socket want all of its cores
-    assert crowded == pytest.approx(enough, rel=1e-6)
+    assert crowded == pytest.approx(enough * (1 + SWITCH_S / SLICE_S), rel=1e-3)
 
 
 def test_without_workers_the_gpu_waits_for_every_batch():
@@ -213,3 +215,30 @@ def test_weights_return_as_fp32_where_the_copy_does_not_block():
     assert update("deepspeed-zero", False) == pytest.approx((44, 2), rel=0.01)  # cast by the host
     assert update("deepspeed-zero", True) == pytest.approx((36, 4), rel=0.01)  # cast by the GPU
     assert update("auto", True) == pytest.approx((28, 2), rel=0.01)
+
+
+def test_a_worker_hands_its_batches_over_and_the_training_process_does_not():
+    def core_s(**fields):
+        _, _, program = _replayed(**_data(**fields))
+        prepared = [op for op in program.operations if op.name == "prepare samples" and op.stream.endswith("loader")]
+        return sum(op.work for op in prepared)
+
+    own = 16 * 1e-3  # two samples in each of eight micro-batches
+    assert core_s(workers=0) == pytest.approx(own)
+    assert core_s() == pytest.approx(own + 8 * (MESSAGE_S + 2 * 16 * 1024 / SHARED_BYTES_PER_S))
+    large = core_s(output_bytes_per_sample="1 MB")
+    assert large == pytest.approx(own + 8 * (MESSAGE_S + 2e6 / SHARED_BYTES_PER_S))
+
+
+@pytest.mark.parametrize(("cores", "lost"), [(8, 1.0), (7, 1.0 + SWITCH_S / SLICE_S)])
+def test_more_processes_than_cores_lose_time_to_turns(cores, lost):
+    assert shared_work(2.0, 8, cores) == pytest.approx(2.0 * lost)
+
+
+def test_launches_want_a_core_where_workers_take_them():
+    _, _, program = _replayed(**_data())
+    _, _, serial = _replayed(**_data(workers=0))
+    launching = [op for op in program.operations if op.name == "launch kernels"]
+    assert launching
+    assert all(op.work > 0 and not op.after for op in launching)
+    assert not [op for op in serial.operations if op.name == "launch kernels"]

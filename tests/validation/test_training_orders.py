@@ -138,3 +138,21 @@ def test_published_steps_are_as_their_page_says(name):
     assert [cell[1] for cell in cells] == pytest.approx(simulated, abs=0.006, rel=1e-3)
     assert simulated == pytest.approx(list(MEASURED[name]), rel=0.35)
     assert simulated[3] == pytest.approx(MEASURED[name][3], rel=0.2)
+
+
+def _fed(workers: int, cores: int) -> float:
+    """Seconds of a step of a toy model whose samples take 1 ms each, on a machine that lends the job some cores."""
+    toy = {"layers": 2, "hidden": 256, "heads": 4, "ffn": 1024, "vocabulary": 1000}
+    training = {
+        "model": toy, "sequence_length": 128, "batch_size": 32, "framework": "ddp",
+        "data": {"workers": workers, "seconds_per_sample": "1 ms"},
+    }  # fmt: skip
+    machine = {"base": "a100-80gb-1x", "set": {"cpu0.cores": cores}}
+    block = {"name": "fed", "topology": machine, "workload": {"training": training}}
+    return run(scenario_of(block).resolve(), with_penalty=False).summary.step_time_s
+
+
+def test_no_workers_beat_sixteen_on_one_core_but_not_on_seventeen():
+    """pytorch issue 105841 (user:D04): sixteen loaders of one core, 6.25 % each, are slower than none."""
+    assert _fed(0, 1) < _fed(16, 1)
+    assert _fed(0, 17) > 5 * _fed(16, 17)

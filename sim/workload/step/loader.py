@@ -14,6 +14,11 @@ from sim.workload.training import TOKEN_BYTES, DataPipeline
 
 #: seconds to start one worker process (fork on Linux of a process that has imported PyTorch); assumed, 10 to 100 ms
 WORKER_START_S = 0.03
+#: core-seconds of a worker to hand a batch over: pickle, a pipe, a file descriptor, two wake-ups; assumed, 0.1 to 1 ms
+MESSAGE_S = 0.3e-3
+#: bytes/s at which a worker writes a batch into shared memory that is mapped anew each time: a core's copy of 9 GB/s and
+#: half a microsecond per page of 4 KB; assumed, 3 to 6 GB/s
+SHARED_BYTES_PER_S = 4e9
 
 
 class Loader:
@@ -29,6 +34,13 @@ class Loader:
     def _num_ready(self) -> int:
         return self.data.workers * self.data.prefetch if self.data else 0
 
+    @property
+    def _batch_bytes(self) -> float:
+        """Bytes of one micro-batch as it goes to the GPU."""
+        training = self.plan.training
+        each = self.data.output_bytes_per_sample if self.data else 0.0
+        return training.batch_size * (each or TOKEN_BYTES * training.sequence_length)
+
     def batch(self, lane: Lane, micro_batch: int) -> str | None:
         """What the forward pass of a micro-batch waits for: its samples on the GPU. None without a pipeline."""
         data, training = self.data, self.plan.training
@@ -41,7 +53,6 @@ class Loader:
                 lane.name, "loader", Kind.MARKER, "start workers", fixed_s=start_s, phase="data", micro_batch=0
             )
             after = [*after, started]
-        each = data.output_bytes_per_sample or TOKEN_BYTES * training.sequence_length
         return self.builder.add(
             lane.name,
             "input",
@@ -50,7 +61,7 @@ class Loader:
             after=after,
             source="dram",
             target="gpu",
-            size_bytes=training.batch_size * each / self.readers,
+            size_bytes=self._batch_bytes / self.readers,
             is_pinned=training.offload.pin_memory is not False,
             phase="data",
             micro_batch=micro_batch,
@@ -71,6 +82,17 @@ class Loader:
         num = min(self._num_ready, self.plan.training.gradient_accumulation)
         if num:
             self._prepare(lane, self.plan.training.gradient_accumulation - num, num)
+            self._launch(lane)
+
+    def _launch(self, lane: Lane) -> None:
+        """The training process wants a core too, for as long as it launches kernels: with workers on all of them it waits."""
+        stream = f"{lane.name}.compute"
+        launching_s = sum(op.dispatch_s for op in self.builder.operations if op.stream == stream)
+        if launching_s:
+            self.builder.add(
+                lane.name, "launcher", Kind.HOST_WORK, "launch kernels", core_s=launching_s, num_cores=1.0, phase="data",
+                micro_batch=0,
+            )  # fmt: skip
 
     def _prepare(self, lane: Lane, first: int, num: int) -> list[str]:
         """Read and prepare batches; without workers in the training process, while the GPU waits."""
@@ -88,8 +110,11 @@ class Loader:
                     size_bytes=size, **mark,
                 )
             )  # fmt: skip
-        if data.seconds_per_sample:
-            work = {"core_s": samples * data.seconds_per_sample, "num_cores": max(1, data.workers) / self.readers}
+        core_s = samples * data.seconds_per_sample
+        if data.workers and core_s:  # handed over from process to process
+            core_s += num * (MESSAGE_S + self._batch_bytes / SHARED_BYTES_PER_S) / self.readers
+        if core_s:
+            work = {"core_s": core_s, "num_cores": max(1, data.workers) / self.readers}
             waits = after if data.workers else [*after, *done]
             done.append(self.builder.add(lane.name, "loader", Kind.HOST_WORK, "prepare samples", after=waits, **work, **mark))
         return done
