@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from sim.config.reference import validation_errors
+from sim.experiment.memory_mode import with_working_sets
 from sim.experiment.overflow import Swap, cache_notes, locked_notes, page_cached, spill_notes, swap_of
 from sim.experiment.preparing import loaded, on_system_memory, placed
 from sim.experiment.result import Result
@@ -49,6 +50,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     """
     asked = tuple(on_system_memory(loaded(job), _seen_by(scenario, job)) for job in scenario.jobs)
     scenario = dataclasses.replace(scenario, jobs=tuple(placed(job, _seen_by(scenario, job)) for job in asked))
+    scenario = with_working_sets(scenario)
     if len(scenario.jobs) > 1 or scenario.job.steps > 1:
         return _run_together(scenario, asked)
     if scenario.job.host:

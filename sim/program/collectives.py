@@ -160,7 +160,7 @@ def _spread(
     links = [edge.uses(traffic, share * (0.5 if _joins_gpus(machine, edge) else 1.0)) for edge, share in carried]
     loads = [edge.uses(traffic, share) for edge, share in carried]
     media = machine.media[machine.memory_tier(device)]
-    memory = ((media.channel, volume * (media.cost(0.0, "copy") + media.cost(1.0, "copy"))),)
+    memory = tuple((name, volume * cost) for way in (0.0, 1.0) for name, cost in media.uses(way, "copy"))
     return merged(*links, memory), merged(*loads, memory)
 
 

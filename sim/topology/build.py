@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from msgspec.structs import replace as with_fields
+
 from sim.errors import Fault, MachineError
 from sim.laws.memory import peak, programmable
 from sim.records import INFINITY, Channel, LatencyLaw, Tier
 from sim.topology import parts as p
 from sim.topology.description import DeviceEntry, Populated, Topology
-from sim.topology.graph import Edge, Media
+from sim.topology.graph import Behind, Edge, Media
 from sim.topology.limits import check, memory_transfers
 from sim.topology.lint import Setup, advice_of, warnings_of
 from sim.topology.machine import Device, Machine
@@ -83,6 +85,9 @@ class _Builder:
         entries = self.topology.devices
         for name, entry in entries.items():
             self._device(name, entry)
+        for name, entry in entries.items():
+            if entry.mode == "memory":
+                self._cached_by_dram(name, entry)
         for name, entry in entries.items():
             self._attach(name, entry)
         for group in self.topology.links.values():
@@ -242,6 +247,17 @@ class _Builder:
         factor = part.read_bandwidth / part.write_bandwidth
         media = Media(tier=name, device=name, channel=name, write_factor=factor, access_latency_s=part.read_latency)
         self._tier(entry.capacity or part.capacity * entry.count, part.kind, media)
+
+    def _cached_by_dram(self, name: str, entry: DeviceEntry) -> None:
+        """Memory mode: the socket's DRAM is the cache of the modules, whose capacity is that of the tier."""
+        media, far = self.media.pop(name), self.tiers.pop(name)
+        (tier,) = (own.tier for own in self.media.values() if own.device == entry.to[0] and self.tiers[own.tier].kind == "dram")
+        behind = Behind(
+            channel=media.channel, idle_latency_s=media.access_latency_s, write_factor=media.write_factor,
+            cache_bytes=self.tiers[tier].capacity_bytes, is_scattered=entry.page_layout == "scattered",
+        )  # fmt: skip
+        self.media[tier] = dataclasses.replace(self.media[tier], behind=behind)
+        self.tiers[tier] = with_fields(self.tiers[tier], capacity_bytes=far.capacity_bytes)
 
     # ---- links
 

@@ -75,6 +75,14 @@ class DeviceEntry:
         Gt(0),
         Doc("pool device: cached lines of shared regions that it tracks, in bytes of lines; default the part's"),
     ] = None
+    mode: Annotated[
+        Literal["app_direct", "memory"],
+        Doc("persistent memory: a tier of its own, or the socket's memory with its DRAM as a direct-mapped cache"),
+    ] = "app_direct"
+    page_layout: Annotated[
+        Literal["scattered", "contiguous"],
+        Doc("memory mode: pages as a long-running Linux deals them out, or those of a fresh start and of huge pages"),
+    ] = "scattered"
     zone: Annotated[
         Literal["normal", "movable"],
         Doc(

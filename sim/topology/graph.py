@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sim.laws.memory import bus_cost
+from sim.laws.memory_mode import TAG_LATENCY_S, hit_share, moved
 
 #: who moves the bytes: a copy engine, a GPU's loads or stores, a CPU's, a collective (reduction: added by the switch)
 Traffic = Literal["copy", "load", "store", "cpu_load", "cpu_store", "collective", "partial", "reduction"]
@@ -43,6 +44,28 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """Persistent memory of which the tier's DRAM is a cache: its channel, and the share of the lines that miss."""
+
+    channel: str
+    idle_latency_s: float
+    write_factor: float
+    cache_bytes: float
+    is_scattered: bool = True
+    working_set_bytes: float = 0.0
+
+    @property
+    def miss_share(self) -> float:
+        """Share of the tier's lines that are not in its DRAM."""
+        return 1.0 - hit_share(self.working_set_bytes, self.cache_bytes, is_scattered=self.is_scattered)
+
+    @property
+    def latency_s(self) -> float:
+        """Mean seconds that misses add to a load."""
+        return self.miss_share * (TAG_LATENCY_S + self.idle_latency_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
     """How a tier hangs on its device: its port, what a byte costs there, and what bounds one user.
 
@@ -58,6 +81,22 @@ class Media:
     write_factor: float = 1.0
     access_latency_s: float = 0.0  # before the first byte of a bulk transfer (storage)
     kernels: Mapping[str, float] = field(default_factory=dict)
+    behind: Behind | None = None  # the memory of which this DRAM is a cache
+
+    def uses(self, write_share: float, kernel: str = "") -> tuple[tuple[str, float], ...]:
+        """Channel costs of one byte of traffic at this write share, those of a memory behind this one included."""
+        if self.behind is None or not self.behind.miss_share:
+            return ((self.channel, self.cost(write_share, kernel)),)
+        parts = moved(write_share, self.behind.miss_share)
+        near = (parts.near_read + parts.near_written) * self.cost(parts.near_write_share, kernel)
+        far = parts.far_read + parts.far_written * self.behind.write_factor
+        return ((self.channel, near), (self.behind.channel, far))
+
+    def filled(self, working_set_bytes: float) -> Media:
+        """The same with so many bytes in use, where it is a cache."""
+        if self.behind is None:
+            return self
+        return replace(self, behind=replace(self.behind, working_set_bytes=working_set_bytes))
 
     def cost(self, write_share: float, kernel: str = "") -> float:
         """Channel cost of one byte of traffic at this write share."""

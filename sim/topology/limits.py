@@ -9,6 +9,7 @@ from sim.topology import parts as p
 from sim.topology.description import DeviceEntry, Populated, Topology
 from sim.topology.ports import check_connected, check_ports
 from sim.topology.wires import connection_of, connections, expand, raw_rate
+from sim.units import format_bytes
 
 #: headroom of a stated speed: data sheets round (4800 MT/s, 31.5 GB/s)
 _ROUNDING = 1.01
@@ -79,6 +80,7 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
                 path=f"devices.{name}.ecc", what=f"{entry.part} keeps no check bits among its data",
                 remedy="leave it out: only NVIDIA's boards with GDDR6 can turn it on or off",
             )  # fmt: skip
+        yield from _memory_mode(f"devices.{name}", entry, part, topology)
         if entry.zone == "movable" and not (isinstance(part, p.Expander) or part.kind == "pmem"):
             yield Fault(
                 path=f"devices.{name}.zone", what=f"{entry.part} is not memory that Linux puts online later",
@@ -99,6 +101,34 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
     yield from _links(topology, parts)
     yield from check_connected(topology, parts)
     yield from check_ports(topology, parts)
+
+
+def _memory_mode(path: str, entry: DeviceEntry, part: p.Part, topology: Topology) -> Iterator[Fault]:
+    """What persistent memory needs to have DRAM as its cache: one socket, with less DRAM, and no second set of modules."""
+    if entry.mode == "app_direct":
+        if entry.page_layout != "scattered":
+            yield Fault(path=f"{path}.page_layout", what="no DRAM caches this device", remedy="write mode: memory")
+        return
+    if not isinstance(part, p.Storage) or part.kind != "pmem":
+        remedy = "write it on modules in a socket's slots"
+        yield Fault(path=f"{path}.mode", what=f"{entry.part} is not persistent memory", remedy=remedy)
+        return
+    sockets = [up for up in entry.to if up in topology.devices and topology.devices[up].memory]
+    if len(entry.to) != 1 or not sockets:
+        what = "memory mode needs DIMMs in the slots of the one socket that the modules hang on"
+        yield Fault(path=f"{path}.mode", what=what, remedy="give that socket memory:")
+        return
+    others = [name for name, other in topology.devices.items() if other.mode == "memory" and other.to == entry.to]
+    if len(others) > 1:
+        what = f"{' and '.join(others)} both are behind the DRAM of {sockets[0]}"
+        yield Fault(path=f"{path}.mode", what=what, remedy="write them as one device with count:")
+    memory = topology.devices[sockets[0]].memory
+    whole = entry.capacity or part.capacity * entry.count
+    if memory is not None and memory.capacity >= whole:
+        what = f"{format_bytes(memory.capacity)} of DRAM as a cache of {format_bytes(whole)}"
+        yield Fault(
+            path=f"{path}.mode", what=what, remedy="more modules (DRAM is a fourth to a sixteenth), or mode: app_direct"
+        )
 
 
 def _has_gddr6(part: p.Part, parts: Mapping[str, p.Part]) -> bool:

@@ -257,7 +257,7 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
     cap, latency = _engine_limits(engine)
     if is_bounced or is_paged:
         buffer = machine.media[resolve(machine, "dram", gpu)]
-        staging = ((buffer.channel, buffer.cost(1.0)), (buffer.channel, buffer.cost(0.0)))
+        staging = (*buffer.uses(1.0), *buffer.uses(0.0))
     if is_bounced:  # the file is read into host memory first, then copied: the stages do not overlap
         drive = machine.channels[(read if gpu == write.device else write).channel].bandwidth_per_s
         drive /= 1.0 if gpu == write.device else write.cost(1.0)
@@ -266,9 +266,7 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
             cap, second = serial(drive, slot), slot
     if is_paged and (staging_cap := staging_rate(machine.devices[host_of(machine, gpu)])) <= cap:
         cap = second = staging_cap  # one core fills the bounce buffer, wherever the pages lie
-    uses = merged(
-        ((read.channel, read.cost(0.0, "copy")),), staging, _copied(edges), ((write.channel, write.cost(1.0, "copy")),)
-    )
+    uses = merged(read.uses(0.0, "copy"), staging, _copied(edges), write.uses(1.0, "copy"))
     latency += read.access_latency_s + write.access_latency_s
     return Route(
         uses=uses,
@@ -328,7 +326,7 @@ def access(machine: Machine, initiator: str, tier: str, *, write_share: float, n
     reads = 1.0 - write_share
     own = kernel if media.device == initiator else ""
     uses = merged(
-        ((media.channel, media.cost(write_share, own)),),
+        media.uses(write_share, own),
         *(edge.uses(load, reads + edge.request_cost * write_share) for edge in inward),
         *(edge.uses(store, write_share + edge.request_cost * reads) for edge in outward),
     )
@@ -368,6 +366,7 @@ def _mean_latency(
     law = device.part.get("latency") if owner.part.get("cpu") == device.part_name else None
     own = float(law["idle"]) if isinstance(law, Mapping) else _latency(machine, ((media.channel, 1.0),))
     back, there = (_latency(machine, tuple((name, 1.0) for edge in edges for name in edge.channels[:1])) for edges in ways)
+    own += media.behind.latency_s if media.behind else 0.0
     return own + (1.0 - write_share) * back + write_share * there
 
 
@@ -385,8 +384,8 @@ def idle_latency(machine: Machine, initiator: str, tier: str) -> float:
 def peer(machine: Machine, gpu_a: str, gpu_b: str) -> Route:
     """See `Machine.peer`."""
     read, write = machine.media[memory_tier(machine, gpu_a)], machine.media[memory_tier(machine, gpu_b)]
-    start: Uses = ((read.channel, read.cost(0.0, "copy")),)
-    end: Uses = ((write.channel, write.cost(1.0, "copy")),)
+    start: Uses = read.uses(0.0, "copy")
+    end: Uses = write.uses(1.0, "copy")
     cap, latency = _engine_limits(machine.devices[gpu_a])
     edges = direct(machine, gpu_a, gpu_b)
     if edges is not None:
@@ -396,7 +395,7 @@ def peer(machine: Machine, gpu_a: str, gpu_b: str) -> Route:
     host = host_of(machine, gpu_a)
     up, down = _required_path(machine, gpu_a, host), _required_path(machine, host, gpu_b)
     staging = machine.media[resolve(machine, "dram", gpu_a)]
-    bounce: Uses = ((staging.channel, staging.cost(1.0)), (staging.channel, staging.cost(0.0)))
+    bounce: Uses = (*staging.uses(1.0), *staging.uses(0.0))
     uses = merged(start, _copied(up), bounce, _copied(down), end)
     return Route(uses=uses, rate_cap_bytes_per_s=cap, latency_s=2 * latency, hops=_hops(gpu_a, up + down), is_staged=True)
 
@@ -435,5 +434,5 @@ def network(machine: Machine, gpu: str) -> Route:
     edges = (*_required_path(machine, gpu, nic), wire)
     media = machine.media[memory_tier(machine, gpu)]
     latency = sum(edge.message_latency_s for edge in edges)
-    uses = merged(((media.channel, media.cost(0.0, "copy")),), _copied(edges))
+    uses = merged(media.uses(0.0, "copy"), _copied(edges))
     return Route(uses=uses, rate_cap_bytes_per_s=INFINITY, latency_s=latency, hops=_hops(gpu, edges))
