@@ -86,7 +86,7 @@ class Kernel(Struct, frozen=True, kw_only=True):
     write_bytes: float = 0.0  # each
     m: int = 0  # GEMM shape (0 = not a GEMM): [m, k] x [k, n]
     n: int = 0
-    k: int = 0
+    k: int = 0  # attention: width of a head (0 = 128 or more)
     sequence_length: int = 0  # attention only: length that the score matrix spans
     dtype: Dtype = "bf16"
     count: float = 1.0

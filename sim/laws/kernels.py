@@ -1,7 +1,7 @@
 """How long a kernel runs alone on a device: arithmetic plus memory plus launch, added, not maximised.
 
 GEMM        T = 2 m n k / (P e) + bytes / B + t0
-attention   T = FLOPs / (P16 ea s / (s + 500)) + t0, its bytes hidden behind its arithmetic
+attention   T = FLOPs / (P16 ea d s / (s + 500)) + t0, its bytes hidden behind its arithmetic; d < 1 for heads narrower than 128
 memory      T = bytes / B + t0
 decode      laws/decode.py
 Units: FLOP, bytes, seconds. Sources: fits over published training runs and GEMM benchmarks (docs/model.md, Kernels).
@@ -22,6 +22,9 @@ from sim.records import Kernel
 
 #: sequence length at which fused attention reaches half its rate (tokens); fit over FlashAttention benchmark rows
 ATTENTION_HALF_LENGTH = 500.0
+#: head width from which matrix products alone are assumed to set the rate; FLOPs per score and unit of width, forward and
+#: backward; exponentials per multiprocessor and cycle
+WIDE_HEAD, _FLOPS_PER_SCORE, _EXPONENTIALS = 128.0, 14.0, 16.0
 #: suffix of an attention kernel that PyTorch runs block by block around a ring of context-parallel ranks
 RING = "-ring"
 #: rate of such blocks over that of one kernel. Counted: merging outputs and summing gradients of each block in fp32 moves
@@ -113,13 +116,29 @@ def fill(m: int, n: int, k: int, num_cores: int) -> float:
     return min(1.0, tiles / num_cores) if num_cores and tiles else 1.0
 
 
-def attention_rate(part: Mapping[str, Any], variant: str, sequence_length: float) -> float:
-    """FLOP/s of fused attention over that length; the rate does not depend on the GEMM format."""
+def narrow_heads(part: Mapping[str, Any], rate_flops_per_s: float, head_dim: float) -> float:
+    """Share of the rate at heads of 128 that attention keeps with narrower ones: each score still takes its exponentials.
+
+    Matrix products of a score shrink with the head, its exponential does not (16 per multiprocessor and cycle from Volta to
+    Blackwell, CUDA programming guide, throughput of special functions; twice per score, forward and backward).
+    """
+    cycles = float(part.get("cores") or 0) * float(part.get("clock") or 0.0)
+    if not cycles or part.get("vendor") != "nvidia" or not 0 < head_dim < WIDE_HEAD:
+        return 1.0
+    exponentials = 2.0 / (_EXPONENTIALS * cycles)
+    wide = max(_FLOPS_PER_SCORE * WIDE_HEAD / rate_flops_per_s, exponentials)
+    narrow = (wide - exponentials) * head_dim / WIDE_HEAD + exponentials
+    return wide * head_dim / WIDE_HEAD / narrow
+
+
+def attention_rate(part: Mapping[str, Any], variant: str, sequence_length: float, head_dim: float = 0.0) -> float:
+    """FLOP/s of fused attention over that length by heads of that width; the rate does not depend on the GEMM format."""
     _, rate = peak(part, "bf16")
     efficiency = part.get("attention_efficiency") or {}
-    share = efficiency.get(variant.removesuffix(RING), efficiency.get("default", _ATTENTION_EFFICIENCY))
+    rate *= float(efficiency.get(variant.removesuffix(RING), efficiency.get("default", _ATTENTION_EFFICIENCY)))
     pace = RING_SHARE.get() if variant.endswith(RING) else 1.0
-    return pace * rate * float(share) * sequence_length / (sequence_length + ATTENTION_HALF_LENGTH)
+    pace *= narrow_heads(part, rate, head_dim)
+    return pace * rate * sequence_length / (sequence_length + ATTENTION_HALF_LENGTH)
 
 
 def memory_rate(part: Mapping[str, Any]) -> float:
@@ -165,7 +184,7 @@ def solo_parts(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s
         return Parts(kernel.count * arithmetic, kernel.count * memory, kernel.count * found.layer_s)
     arithmetic = memory = 0.0
     if kernel.kind == "attention":
-        arithmetic = kernel.flops / attention_rate(part, kernel.variant, kernel.sequence_length or 1)
+        arithmetic = kernel.flops / attention_rate(part, kernel.variant, kernel.sequence_length or 1, kernel.k)
     else:
         if kernel.flops:
             arithmetic = kernel.flops / variant_rate(part, kernel.dtype, kernel.variant)

@@ -176,6 +176,8 @@ def _walked(machine: Machine, kind: str, local: tuple[str, ...], device: str, vo
     charged, carried = machine.walked[key]
     uses = tuple((channel, volume * load / num_owners) for channel, load, num_owners in charged)
     total = tuple((channel, volume * load) for channel, load in carried)
+    if kind == "all_to_all":
+        return _Level("direct exchange over PCIe", uses, total, tree_latency(len(local)), 0.0)
     return _Level("ring over PCIe", uses, total, hops_latency(len(local)), chunking("ring"))
 
 

@@ -92,8 +92,8 @@ def ratio(kernel: Kernel, source: Mapping[str, Any], target: Mapping[str, Any]) 
         bare = msgspec.structs.replace(kernel, recorded_s=0.0, count=1.0)
         return solo_time(bare, target) / solo_time(bare, source)
     if kernel.kind == "attention":
-        length = kernel.sequence_length or 1.0
-        return attention_rate(source, kernel.variant, length) / attention_rate(target, kernel.variant, length)
+        asked = (kernel.variant, kernel.sequence_length or 1.0, kernel.k)
+        return attention_rate(source, *asked) / attention_rate(target, *asked)
     if kernel.kind in _ARITHMETIC:
         return gemm_rate(source, kernel.dtype) / gemm_rate(target, kernel.dtype)
     return memory_rate(source) / memory_rate(target)

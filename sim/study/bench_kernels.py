@@ -59,7 +59,8 @@ def attention(
         seconds = _eager_time(part, flops * (2.0 if is_causal else 1.0), scores, elements, dtype, is_training=is_training)
     else:
         variant = {"fa1": "flash1", "fa2": "flash2", "fa3": "flash3"}.get(version, version)
-        kernel = Kernel(kind="attention", flops=flops, sequence_length=sequence_length, dtype=dtype, variant=variant)  # type: ignore[arg-type]
+        length: dict[str, int] = {"sequence_length": sequence_length, "k": head_dim}
+        kernel = Kernel(kind="attention", flops=flops, dtype=dtype, variant=variant, **length)  # type: ignore[arg-type]
         seconds = solo_time(kernel, part)
     return {"throughput": flops / seconds, "time": seconds}
 

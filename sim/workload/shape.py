@@ -45,9 +45,7 @@ class ModelShape:
     head_bias: Annotated[bool, Doc("bias on the output embedding")] = False
     causal: Annotated[bool, Doc("a token attends to those before it only; encoders (BERT, vision) attend to all")] = True
     attention_sinks: Annotated[bool, Doc("one learned logit per head")] = False
-    sliding_window: Annotated[
-        int, Ge(0), Doc("keys that a query sees in layers with a window (inference only); 0 = no window")
-    ] = 0
+    sliding_window: Annotated[int, Ge(0), Doc("keys that a query sees in layers with a window; 0 = no window")] = 0
     full_attention_every: Annotated[int, Ge(0), Doc("of layers with windows, every n-th sees all; 0 = none does")] = 0
     attention_type: Annotated[Literal["gqa", "mla"], Doc("mla = DeepSeek multi-head latent attention")] = "gqa"
     q_lora_rank: Annotated[Size, Doc("MLA only")] = 0

@@ -216,9 +216,27 @@ def from_huggingface(config: Mapping[str, Any], name: str = "") -> ModelShape:
     return shape_of(config, name)
 
 
+def windowed_layers(shape: ModelShape) -> float:
+    """Share of the layers whose queries see a window only."""
+    if not shape.sliding_window:
+        return 0.0
+    return 1.0 - (shape.layers // shape.full_attention_every) / shape.layers if shape.full_attention_every else 1.0
+
+
+def mean_keys(shape: ModelShape, sequence: float, share: float) -> tuple[float, float]:
+    """Keys that a query sees in a whole sequence, in the mean, in layers without and with a window.
+
+    `share` is 0.5 under a causal mask; of a window of W keys the first W queries of s see fewer: W - W^2 / 2 s.
+    """
+    window = shape.sliding_window
+    if not window or window >= sequence:
+        return share * sequence, share * sequence
+    return share * sequence, 2.0 * share * window * (1.0 - 0.5 * window / sequence)
+
+
 def attended(shape: ModelShape, context: float) -> float:
     """Keys that a query at a context of that many tokens sees, in the mean over the layers; also what a cache must keep."""
     if not shape.sliding_window or context <= shape.sliding_window:
         return context
-    full = (shape.layers // shape.full_attention_every) / shape.layers if shape.full_attention_every else 0.0
-    return full * context + (1.0 - full) * shape.sliding_window
+    windowed = windowed_layers(shape)
+    return (1.0 - windowed) * context + windowed * shape.sliding_window

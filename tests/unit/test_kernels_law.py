@@ -77,3 +77,20 @@ def test_a_gemm_alone_runs_at_its_own_share_and_within_the_boards_power():
     assert gemm_rate(capped, "bf16") == pytest.approx(60e12)
     assert gemm_rate({**capped, "power": 50.0}, "bf16") == pytest.approx(50e12)
     assert gemm_rate({**capped, "power": 50.0}, "fp8") == pytest.approx(100e12)
+
+
+def test_narrow_heads_pay_for_their_exponentials():
+    """At half the width the products take half as long, the exponentials as long as before."""
+    part = PART | {"vendor": "nvidia", "cores": 100, "clock": 1e9}
+    scores = 1e12
+    exponentials_s = scores * 2 / (16 * 100 * 1e9)
+    seconds = {width: 14 * width * scores / attention_rate(part, "fa2", 1e12, width) for width in (64.0, 96.0, 128.0, 256.0)}
+    for width in (64.0, 96.0):
+        assert seconds[width] == pytest.approx((seconds[128.0] - exponentials_s) * width / 128 + exponentials_s)
+    assert seconds[256.0] == pytest.approx(2 * seconds[128.0])
+    assert attention_rate(PART, "fa2", 1e12, 64) == attention_rate(PART, "fa2", 1e12)  # unknown multiprocessors
+
+
+def test_exponentials_alone_bound_narrow_heads_of_a_fast_device():
+    part = PART | {"vendor": "nvidia", "cores": 1, "clock": 1e9}
+    assert attention_rate(part, "fa2", 1e12, 64) == pytest.approx(attention_rate(part, "fa2", 1e12, 128) / 2)

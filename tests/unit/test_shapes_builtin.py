@@ -6,7 +6,7 @@ import pytest
 
 from sim.errors import InputError
 from sim.workload.shape import ModelShape
-from sim.workload.shapes import builtin, builtin_names, parameters
+from sim.workload.shapes import builtin, builtin_names, mean_keys, parameters, windowed_layers
 
 # numel of the published checkpoints (safetensors metadata or the authors' own count)
 PUBLISHED_EXACT = {
@@ -247,3 +247,14 @@ def test_a_quantised_file_is_not_read_as_the_plain_model(quantised: str) -> None
 def test_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match=r"did you mean llama-2-1?3?7?b?"):
         builtin("llama-2-12b")
+
+
+@pytest.mark.parametrize(("sequence", "keys"), [(100, 50), (128, 64), (256, 128 - 32), (12800, 128 - 0.64)])
+def test_queries_of_a_causal_window_see_the_keys_that_exist(sequence, keys):
+    """Of 128 keys the i-th query sees min(i, 128): summed over the sequence, without the half of the diagonal."""
+    shape = builtin("gpt-oss-20b")
+    full, windowed = mean_keys(shape, sequence, 0.5)
+    assert full == sequence / 2
+    assert windowed == pytest.approx(keys)
+    assert windowed_layers(shape) == 0.5
+    assert windowed_layers(builtin("llama-2-7b")) == 0.0

@@ -140,6 +140,8 @@ def model_flops(plan: Plan) -> float:
     unused = count.moe_layers * (count.experts - shape.experts_per_token) * count.expert
     weights = count.layers - unused + shape.vocabulary * shape.hidden
     width = (shapes.query_width(shape) + shapes.output_width(shape)) / 2
-    attention = 12.0 * training.sequence_length * width * shape.layers * plan.score_share
+    windowed = shapes.windowed_layers(shape)
+    keys, in_window = shapes.mean_keys(shape, training.sequence_length, plan.score_share)
+    attention = 12.0 * width * shape.layers * ((1.0 - windowed) * keys + windowed * in_window)
     each = 4.0 if plan.is_frozen else 6.0
     return float(tokens) * (each * weights + attention)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from sim.laws.kernels import RING
+from sim.laws.kernels import RING, TILE
 from sim.records import Dtype, Kernel
 from sim.workload import shapes
 from sim.workload.step import linear
@@ -54,24 +54,32 @@ def attention_core(plan: Plan) -> tuple[Pass, Pass]:
     sequence, dtype = training.sequence_length, core_dtype(plan)
     q, k, v, o = shapes.query_width(shape), shapes.key_width(shape), shapes.value_width(shape), shapes.output_width(shape)
     qkv_bytes, out_bytes = 2.0 * plan.tokens * (q + k + v) / t, 2.0 * plan.tokens * o / t
-    full = 2.0 * plan.tokens * sequence * (q + o) / t
     if training.attention == "flash":
         variant = training.attention_version or plan.profile.attention_version
         if training.parallelism.context > 1 and plan.profile.attends_in_rings:
             variant += RING
-        flops = full * plan.score_share
-        forward = Kernel(
-            kind="attention",
-            flops=flops,
-            read_bytes=qkv_bytes,
-            write_bytes=out_bytes,
-            sequence_length=sequence,
-            dtype=dtype,
-            variant=variant,
-            name="attention",
+        keys, windowed = shapes.mean_keys(shape, sequence, plan.score_share)
+        share = shapes.windowed_layers(shape) if windowed < keys else 0.0
+        # a window is computed in whole tiles, one more than it is wide
+        spans = ((1.0 - share, keys), (share, min(keys, windowed + TILE)))
+        forward = tuple(
+            Kernel(
+                kind="attention",
+                flops=2.0 * plan.tokens * seen * (q + o) / t,
+                read_bytes=qkv_bytes,
+                write_bytes=out_bytes,
+                sequence_length=round(seen / plan.score_share),
+                k=round(o / shape.heads),
+                dtype=dtype,
+                variant=variant,
+                count=count,
+                name="attention",
+            )
+            for count, seen in spans
+            if count
         )
-        back = {"flops": 2.5 * flops, "read_bytes": 2 * (qkv_bytes + out_bytes), "write_bytes": qkv_bytes}
-        return Pass((forward,), 1), Pass((replace(forward, name="attention.backward", **back),), 2)
+        back = {"read_bytes": 2 * (qkv_bytes + out_bytes), "write_bytes": qkv_bytes, "name": "attention.backward"}
+        return Pass(forward, 1), Pass(tuple(replace(part, flops=2.5 * part.flops, **back) for part in forward), 2)
     return _eager_core(plan, dtype)
 
 
