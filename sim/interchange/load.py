@@ -127,6 +127,8 @@ def kind_of(content: bytes, file: str) -> str:
         what = f"is output of {readers.READERS[measured].tool}, not a trace"
         remedy = f"it describes a machine: tiersim import machine --{measured} FILE"
         raise InputError(Fault(what=what, remedy=remedy, file=file))
+    if re.match(r"\s*<(?:!doctype html|html)\b", head, re.I):
+        raise InputError(Fault(what="is an HTML page, not a trace", remedy="download the raw file", file=file))
     if head.lstrip().startswith("<"):
         raise InputError(Fault(what="is XML, not a trace", remedy="expected a recording of a run", file=file))
     for pattern, what, remedy in _WRONG:
@@ -141,7 +143,7 @@ def _groups(content: bytes) -> dict[str, list[int]] | None:
     if content.lstrip()[:1] != b"{" or len(content) > 2**24:
         return None
     try:
-        return msgspec.json.decode(content, type=dict[str, list[int]])
+        return msgspec.json.decode(content, type=dict[str, list[int]]) or None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

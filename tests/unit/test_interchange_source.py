@@ -20,7 +20,7 @@ def test_gzip_is_found_by_content_not_by_name(tmp_path: Path) -> None:
 
 
 def test_a_gzip_bomb_is_refused_and_a_dense_trace_is_not(tmp_path: Path) -> None:
-    bomb = gzip.compress(b"\0" * 2**27)  # ratio about 1000
+    bomb = gzip.compress(b"0" * 2**27)  # ratio about 1000
     (tmp_path / "bomb.gz").write_bytes(bomb)
     with pytest.raises(InputError, match="gzip bomb"):
         source.read_bytes(tmp_path / "bomb.gz")

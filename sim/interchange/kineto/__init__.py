@@ -36,6 +36,9 @@ def read_rank(content: bytes, file: str, rules: tuple[Rule, ...] = ()) -> Readin
         if ranges:
             what += f" ({ranges} CUPTI counter ranges instead)"
             remedy = "record without the CUPTI range profiler: counters replace kernel timings"
+        elif ignored := [note for note in recording.notes if " ignored: " in note]:
+            what += f" that can be used ({'; '.join(ignored)})"
+            remedy = "record it again"
         raise InputError(Fault(what=what, remedy=remedy, file=file))
     return resolve(recording, linked, rules)
 

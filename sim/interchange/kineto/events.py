@@ -123,7 +123,7 @@ def read_recording(content: bytes, file: str) -> Recording:
     events, dropped, is_integer_us = _typed(document.traceEvents)
     notes += [f"{count} events ignored: {what}" for what, count in sorted(dropped.items())]
     if not events:
-        raise InputError(_nothing(document, file))
+        raise InputError(_nothing(document, notes, file))
     document.traceEvents = ()
     first_ns = min(event.start_ns for event in events)
     for event in events:
@@ -162,6 +162,9 @@ def _salvage(content: bytes, file: str, error: Exception) -> tuple[_Document, li
     """
     text = content.decode("utf-8", errors="replace")
     marker = re.search(r'"traceEvents"\s*:\s*\[', text)
+    if marker is None and (other := re.search(r'"traceEvents"\s*:\s*([^\s\[])', text)):
+        what = f"'traceEvents' is no list: it begins with {other[1]!r}"
+        raise InputError(Fault(what=what, remedy="expected a PyTorch profiler trace", file=file)) from error
     at = marker.end() if marker else text.find("[") + 1
     decoder = json.JSONDecoder(strict=False)
     events: list[_Raw] = []
@@ -269,7 +272,9 @@ def _header(document: _Document) -> Header:
     return head
 
 
-def _nothing(document: _Document, file: str) -> Fault:
+def _nothing(document: _Document, notes: Sequence[str], file: str) -> Fault:
+    if notes:
+        return Fault(what=f"has no usable CPU or GPU event: {'; '.join(notes)}", remedy="record it again", file=file)
     categories = Counter(raw.cat or raw.ph for raw in document.traceEvents)
     found = ", ".join(f"{count} {clean_name(name)}" for name, count in categories.most_common(4)) or "nothing"
     remedy = "record with activities CPU and CUDA: torch.profiler.profile(activities=[...])"

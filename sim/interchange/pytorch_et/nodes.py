@@ -6,6 +6,7 @@ profile has times too: nodes of GPU work with `cat`, `ts`, `exclusive_dur` (us) 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -14,7 +15,11 @@ import msgspec
 from sim.errors import Fault, InputError
 from sim.interchange import kernel_class
 from sim.interchange.kernel_class import Shapes
+from sim.units import format_bytes
 
+_NODES = re.compile(r'"nodes"\s*:\s*\[')
+_SCHEMA = re.compile(r'"schema"\s*:\s*"([^"]{0,80})"')
+_BETWEEN = re.compile(r"[\s,]*")
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
 #: devices that are GPUs; "hpu" and "npu" are accelerators of other makers
 GPUS = frozenset({"cuda", "hip", "xpu", "hpu", "npu"})
@@ -58,10 +63,11 @@ class Node(msgspec.Struct):
 
 
 class Document(msgspec.Struct):
-    """One rank's file."""
+    """One rank's file; `notes` say what of it was lost."""
 
     nodes: list[Node]
     schema: str = ""
+    notes: list[str] = []
 
 
 class Tensor(msgspec.Struct, frozen=True):
@@ -85,12 +91,40 @@ def looks_like(content: bytes) -> bool:
 
 
 def read_document(content: bytes, file: str) -> Document:
-    """The nodes of a file in the order of their ids. Raises InputError for other JSON."""
+    """The nodes of a file in the order of their ids; a cut file gives its whole ones. Raises InputError for other JSON."""
     try:
         document = msgspec.json.decode(content, type=Document)
+        document.notes = []
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        document = _salvaged(content, file, error)
+    document.nodes.sort(key=lambda node: node.id)
+    return document
+
+
+def _salvaged(content: bytes, file: str, error: Exception) -> Document:
+    """Whole nodes of a damaged file, one by one; nodes that are none are left out and counted."""
+    text = content.decode("utf-8", errors="replace")
+    start = _NODES.search(text)
+    decoder = json.JSONDecoder(strict=False)
+    nodes: list[Node] = []
+    wrong, at = 0, start.end() if start else len(text)
+    while (between := _BETWEEN.match(text, at)) and text[between.end() : between.end() + 1] == "{":
+        try:
+            value, at = decoder.raw_decode(text, between.end())
+        except (json.JSONDecodeError, RecursionError):
+            break
+        try:
+            nodes.append(msgspec.convert(value, Node))
+        except msgspec.ValidationError:
+            wrong += 1
+    if not nodes:
         raise InputError(Fault(what=f"is no execution trace: {error}", remedy="copy it again", file=file)) from error
-    return Document(sorted(document.nodes, key=lambda node: node.id), document.schema)
+    schema = _SCHEMA.search(text)
+    notes = [f"nodes of another form (left out): {wrong}"] if wrong else []
+    if not text[at:].lstrip().startswith("]"):
+        lost = 1.0 - at / len(text)
+        notes.append(f"damaged file: {len(nodes):,} whole nodes read, the last {lost:.1%} of {format_bytes(len(content))} lost")
+    return Document(nodes, schema[1] if schema else "", notes)
 
 
 def values_of(side: Any) -> list[Any]:

@@ -23,10 +23,10 @@ def step_from(found: Sequence[tuple[str, bytes]], *, num_ranks: int = 0) -> Step
     reader = (Profiled if has_times else Operators)(document, num_ranks or (len(found) if len(found) > 1 else 0))
     operations = reader.operations()
     if not any(op.kernels or op.kind is Kind.COLLECTIVE for op in operations):
-        what = "has no operator on GPU tensors"
+        what = "; ".join(["has no operator on GPU tensors", *document.notes])
         raise InputError(Fault(what=what, remedy="record an iteration that runs on a GPU", file=file))
     durations = "as recorded" if has_times else "not recorded, kernels are timed by the kernel law"
-    notes = [f"schema {clean_name(document.schema)}: durations are {durations}"]
+    notes = [*document.notes, f"schema {clean_name(document.schema)}: durations are {durations}"]
     if reader.world > 1:
         notes.append(f"one rank's file stands for all {reader.world} ranks")
     elif any(op.kind is Kind.COLLECTIVE for op in operations):
