@@ -72,7 +72,9 @@ def parse(value: object, dimension: str) -> float:
         return size
     other = next((name for name, table in UNITS.items() if unit in table), None)
     found = f"{unit!r} is a unit of {other}" if other else f"unknown unit {unit!r}"
-    raise ValueError(f"wrong unit: {found} in {value!r}, write a {word} such as {_EXAMPLE[dimension]}")
+    alike = {name for name in UNITS[dimension] if name.lower() in (unit.lower(), f"{unit.lower()}b") and not other}
+    example = " or ".join(sorted(f"'{number:g} {name}'" for name in alike)) or _EXAMPLE[dimension]
+    raise ValueError(f"wrong unit: {found} in {value!r}, write a {word} such as {example}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from sim.config.near_names import sharing
+from sim.config.yaml_source import describe
 from sim.errors import Fault, InputError
 
 #: kind of built-in -> (folder, word in messages)
@@ -42,6 +43,14 @@ def builtins(kind: str) -> dict[str, Path]:
     return names
 
 
+def _is_there(path: Path) -> bool:
+    """Whether the file is there; a name that is too long for a file is of none."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def locate(name: str, kind: str, *, relative_to: str | Path | None = None) -> Path:
     """File of a built-in name, or the path itself when `name` looks like one (has a suffix or a separator).
 
@@ -51,13 +60,13 @@ def locate(name: str, kind: str, *, relative_to: str | Path | None = None) -> Pa
     if Path(name).suffix in (".yaml", ".yml", ".json", ".jsonl", ".gz") or name.startswith((".", "/", "~")):
         path = Path(name).expanduser()
         beside = Path(relative_to) / path if relative_to is not None else path
-        return beside if beside.exists() else path
+        return beside if _is_there(beside) else path
     names = builtins(kind)
     short = name.removeprefix(f"{kind}/")
     if short in names:
         return names[short]
     nested = data_folder() / kind / f"{short}.yaml"
-    if nested.is_file() and ".." not in Path(short).parts:
+    if ".." not in Path(short).parts and _is_there(nested):
         return nested
     word = KINDS.get(kind, kind)
     near = sharing(short, names) or get_close_matches(short, names, n=1, cutoff=0.5)
@@ -66,4 +75,4 @@ def locate(name: str, kind: str, *, relative_to: str | Path | None = None) -> Pa
         if near
         else f"see `tiersim list {kind}`, or give a path that ends in .yaml"
     )
-    raise InputError(Fault(what=f"unknown {word} {name!r}", remedy=remedy))
+    raise InputError(Fault(what=f"unknown {word} {describe(name)}", remedy=remedy))

@@ -300,7 +300,8 @@ def _share(value: object, document: Document, path: NodePath, otherwise: str = "
         what, _, remedy = str(error).partition(", write ")
         raise InputError(document.fault(path, what, f"write {remedy}" if remedy else otherwise)) from None
     if not 0.0 <= share <= 1.0:
-        raise InputError(document.fault(path, f"a share lies between 0% and 100%, got {describe(value)}"))
+        percent = f"write {value:g}%" if isinstance(value, (int, float)) and 1 < value <= 100 else ""
+        raise InputError(document.fault(path, f"a share lies between 0% and 100%, got {describe(value)}", percent))
     return share
 
 

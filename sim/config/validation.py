@@ -151,7 +151,7 @@ def _fault(cls: type, error: dict[str, Any], document: Document, path: NodePath)
         return document.fault(here, what, f"did you mean {near[0]!r}?" if near else "")
     if kind in _TYPES:
         hint = f"write {_YES_NO[str(value).lower()]}" if kind == "bool_type" and str(value).lower() in _YES_NO else ""
-        if kind == "dataclass_type" and isinstance(value, str):
+        if kind == "dataclass_type" and (isinstance(value, str) or value is True):
             hint = f"known keys: {', '.join(_field_names(cls, loc))}"
         return document.fault(here, f"expected {_TYPES[kind]}, got {describe(value)}", hint)
     if kind == "value_error":

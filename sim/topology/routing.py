@@ -57,6 +57,9 @@ def unknown(word: str, name: str, known: Iterable[str], machine: str) -> Fault:
     known = list(known)
     meant = _MEANT.get(name.lower(), "") if word == "tier" else ""
     near = [meant] if meant in known else get_close_matches(name, known, n=1, cutoff=0.5)
+    if word == "tier" and near == ["cxl"] and not any(tier.startswith("cxl") for tier in known if tier != "cxl"):
+        remedy = "it has no CXL memory: add some, topology: {base, add: {cxl0: {part: cxl-expander-asic-x8, to: cpu0}}}"
+        return Fault(what=f"unknown {word} {name!r} in machine {machine!r}", remedy=remedy)
     remedy = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
     return Fault(what=f"unknown {word} {name!r} in machine {machine!r}", remedy=remedy)
 

@@ -178,7 +178,7 @@ def builtin(name: str) -> ModelShape:
     """
     key = _found(name)
     if not key:
-        raise InputError(Fault(what=f"unknown model {name!r}", remedy=_nearest(name), path="model"))
+        raise InputError(Fault(what=f"unknown model {name[:60]!r}", remedy=_nearest(name), path="model"))
     return ModelShape(name=key, **_rows()[key])
 
 

@@ -69,3 +69,46 @@ def test_names_share_model_numbers_not_sizes() -> None:
     assert plain("RTX 4090 (24 GB)") == "rtx-4090-24-gb"
     assert sharing("h100-80gb", ["a100-80gb", "h100-sxm"]) == ["h100-sxm"]
     assert sharing("card-80gb", ["a100-80gb"]) == []
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(InputError) as error:
+        scenario_from(parse_yaml(text, "f.yaml"))
+    return [str(fault) for fault in error.value.faults]
+
+
+BOX = "topology: desktop-rtx-4090\n"
+JOB = "workload: {training: {model: gpt2}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "topology: {base: desktop-rtx-4090, set: {cpu0.dram: 64gb}}\n" + JOB,
+            "f.yaml:1: topology.set.cpu0.dram: wrong unit: unknown unit 'gb' in '64gb'; write a size such as '64 GB'",
+        ),
+        (
+            "topology: {base: desktop-rtx-4090, set: {cpu0.dram: 64g}}\n" + JOB,
+            "f.yaml:1: topology.set.cpu0.dram: wrong unit: unknown unit 'g' in '64g'; write a size such as '64 GB'",
+        ),
+        (
+            BOX + JOB + "placement: {optimizer_states: {dram: 60, nvme: 40%}}\n",
+            "f.yaml:3: placement.optimizer_states.dram: a share lies between 0% and 100%, got 60; write 60%",
+        ),
+        (
+            BOX + JOB + "placement: {optimizer_states: cxl0}\n",
+            "f.yaml:3: placement.optimizer_states.cxl0: unknown tier 'cxl0' in machine 'desktop-rtx-4090'; it has no CXL "
+            "memory: add some, topology: {base, add: {cxl0: {part: cxl-expander-asic-x8, to: cpu0}}}",
+        ),
+        (
+            BOX + "workload: {training: {model: gpt2, checkpointing: true}}\n",
+            "f.yaml:2: workload.training.checkpointing: expected a mapping, got true; known keys: active, interval, mode, "
+            "layers, offload",
+        ),
+        ("topology: " + 5000 * "a" + "\n" + JOB, "f.yaml:1: topology: unknown topology '" + 56 * "a" + "...; see `tiersim list "
+         "topologies`, or give a path that ends in .yaml"),
+    ],
+)  # fmt: skip
+def test_faults_say_what_to_write(text: str, expected: str) -> None:
+    assert faults(text) == [expected]
