@@ -24,13 +24,17 @@ Pages = tuple[TensorClass, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierView:
-    """What a policy may know of a tier: room, and speed as seen from where the data is used."""
+    """What a policy may know of a tier: room, and speed as seen from where the data is used.
+
+    `way` is what a byte takes of each channel that it crosses, in seconds: tiers behind one link share it.
+    """
 
     name: str
     free_bytes: float
     bandwidth_bytes_per_s: float
     latency_s: float
     capacity_bytes: float = 0.0
+    way: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,18 +175,44 @@ class LatencyCriticalFirst(_Static):
 
 
 class BandwidthProportional(_Static):
-    """Pages in proportion to the tiers' bandwidths, so that all finish together; a full tier passes its part on."""
+    """Pages in proportion to what the ways to the tiers carry at once, so that all finish together.
+
+    A full tier passes its part on.
+    """
 
     def place(self, demands: Sequence[Demand], tiers: Sequence[TierView], options: Mapping[str, object]) -> Shares:
         """One set of shares for all classes: water-filling over the tiers' room."""
         del options
         total = sum(demand.size_bytes for demand in demands)
-        parts = water_fill(total, {t.name: t.bandwidth_bytes_per_s for t in tiers}, {t.name: t.free_bytes for t in tiers})
+        parts = water_fill(total, joint_rates(tiers), {t.name: t.free_bytes for t in tiers})
         placed = sum(parts.values())
         if placed < total * (1 - 1e-9):
             return fill(demands, tiers)  # raises with the class that does not fit
         shares = {name: part / total for name, part in parts.items() if part > 0} if total else {tiers[0].name: 1.0}
         return {demand.tensor_class: dict(shares) for demand in demands}
+
+
+def joint_rates(tiers: Sequence[TierView]) -> dict[str, float]:
+    """Bytes/s of each tier when all are read at once: all grow alike, relative to their own rates, until a channel is full.
+
+    Tiers that share no channel keep their own rates.
+    """
+    rates, load, level = dict.fromkeys((tier.name for tier in tiers), 0.0), dict[str, float](), 0.0
+    growing = list(tiers)
+    while growing and level < 1.0:
+        slopes = dict[str, float]()
+        for tier in growing:
+            for channel, cost_s in tier.way.items():
+                slopes[channel] = slopes.get(channel, 0.0) + tier.bandwidth_bytes_per_s * cost_s
+        steps = {channel: max(0.0, 1.0 - load.get(channel, 0.0)) / slope for channel, slope in slopes.items() if slope > 0}
+        step = min([1.0 - level, *steps.values()])
+        level += step
+        for tier in growing:
+            rates[tier.name] += step * tier.bandwidth_bytes_per_s
+        load |= {channel: load.get(channel, 0.0) + step * slope for channel, slope in slopes.items()}
+        full = {channel for channel, size in load.items() if size >= 1.0 - 1e-9}
+        growing = [tier for tier in growing if full.isdisjoint(tier.way)]
+    return rates
 
 
 def water_fill(total: float, weights: Mapping[str, float], room: Mapping[str, float]) -> dict[str, float]:

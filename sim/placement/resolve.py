@@ -10,8 +10,8 @@ from sim.placement.access_counters import NAME as ACCESS_COUNTER
 from sim.placement.access_counters import counted_views
 from sim.placement.plan import Entry, Placement
 from sim.placement.policies import Demand, TierView
-from sim.placement.registry import EXPLICIT, policy
-from sim.records import TensorClass
+from sim.placement.registry import EXPLICIT, MOVING, policy
+from sim.records import INFINITY, TensorClass
 from sim.topology.machine import Machine
 
 #: tier kinds that a policy may use unless its options list tiers: memory that CPU and copy engines address
@@ -42,7 +42,7 @@ def resolve(
     taken = dict(reserved) if reserved is not None else _explicit_bytes(placement, machine, demands, device)
     done: dict[int, Entry] = {}
     for name, options, indices in _together(placement.entries):
-        views = seen_by(name, machine, device, options, taken)
+        views = seen_by(name, machine, device, options, taken, by_role=name not in MOVING)
         wanted = [demands.get(placement.entries[i].tensor_class) for i in indices]
         asked = [demand for demand in wanted if demand is not None and demand.size_bytes > 0]
         shares = policy(name).place(asked, views, options)
@@ -57,39 +57,67 @@ def resolve(
 
 
 def tier_views(
-    machine: Machine, device: str, options: Mapping[str, object], taken: Mapping[str, float] | None = None
-) -> list[TierView]:
+    machine: Machine, device: str, options: Mapping[str, object], taken: Mapping[str, float] | None = None, *,
+    by_role: bool = False,
+) -> list[TierView]:  # fmt: skip
     """What a policy sees of the tiers near `device`, fastest first; `taken` bytes are no longer free.
 
     Options `tiers` (a list of names or roles) replaces the default: all DRAM, CXL and persistent memory of the host.
+    `by_role` takes memory that each socket with ranks has for itself together under its role: each rank uses its own.
     """
     cpu = machine.host_of(device)
-    host = machine.device(cpu).host
-    views = []
-    for name in _candidates(machine, device, options, host):
-        route = machine.access(cpu, name, write_share=_WRITE_SHARE)
-        limits = [machine.channels[channel].bandwidth_per_s / cost for channel, cost in route.uses if cost > 0]
-        bandwidth = min([route.rate_cap_bytes_per_s, *limits])
-        free = machine.tiers[name].capacity_bytes * machine.tiers[name].multiplicity - (taken or {}).get(name, 0.0)
-        views.append(
-            TierView(
-                name=name,
-                free_bytes=max(0.0, free),
-                bandwidth_bytes_per_s=bandwidth,
-                latency_s=machine.latency(cpu, name),
-                capacity_bytes=machine.tiers[name].capacity_bytes * machine.tiers[name].multiplicity,
-            )
-        )
+    groups = _candidates(machine, device, options, machine.device(cpu).host)
+    if by_role and options.get("tiers") is None:
+        groups = _by_role(machine, device, groups)
+    views = [_view(machine, cpu, name, members, taken or {}) for name, members in groups.items()]
     return sorted(views, key=lambda view: (-view.bandwidth_bytes_per_s, view.name))
 
 
-def _candidates(machine: Machine, device: str, options: Mapping[str, object], host: str) -> list[str]:
+def _view(machine: Machine, cpu: str, name: str, members: Sequence[str], taken: Mapping[str, float]) -> TierView:
+    """One tier, or the memory that a role stands for: as fast as the part near `cpu`, as large as that of all sockets."""
+    way: dict[str, float] = {}
+    cap = INFINITY
+    near = machine.members(name, cpu)
+    for tier, share in near.items():
+        route = machine.access(cpu, tier, write_share=_WRITE_SHARE)
+        cap = min(cap, route.rate_cap_bytes_per_s)
+        for channel, cost in route.uses:
+            way[channel] = way.get(channel, 0.0) + share * cost / machine.channels[channel].bandwidth_per_s
+    capacity = sum(machine.tiers[tier].capacity_bytes * machine.tiers[tier].multiplicity for tier in members)
+    used = sum(taken.get(tier, 0.0) for tier in dict.fromkeys((name, *members)))
+    return TierView(
+        name=name,
+        free_bytes=max(0.0, capacity - used),
+        bandwidth_bytes_per_s=min([cap, *(1.0 / cost_s for cost_s in way.values() if cost_s > 0)]),
+        latency_s=max(machine.latency(cpu, tier) for tier in near),
+        capacity_bytes=capacity,
+        way=way,
+    )
+
+
+def _by_role(machine: Machine, device: str, names: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """The tiers with those taken together of which every socket that ranks sit on has its own, as near as the others'."""
+    host = machine.device(machine.host_of(device)).host
+    homes = dict.fromkeys(home for seat in machine.seats() if machine.device(home := machine.host_of(seat)).host == host)
+    kinds = {machine.tiers[name].kind for name in names}
+    groups = dict(names)
+    for role, of_role in (("dram", ("dram", "lpddr")), ("cxl", ("cxl",)), ("pmem", ("pmem",))):
+        own = [name for name in names if machine.tiers[name].kind in of_role]
+        if len(homes) < 2 or kinds.isdisjoint(of_role):
+            continue
+        parts = [tuple(machine.members(role, home)) for home in homes]
+        if sorted(tier for part in parts for tier in part) == sorted(own):
+            groups = {name: members for name, members in groups.items() if name not in own} | {role: own}
+    return groups
+
+
+def _candidates(machine: Machine, device: str, options: Mapping[str, object], host: str) -> dict[str, Sequence[str]]:
     listed = options.get("tiers")
     if listed is not None:
         if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
             what = f"option tiers is {listed!r}"
             raise InputError(Fault(what=what, remedy="write a list such as [dram, cxl0]", path="placement.options.tiers"))
-        return list(dict.fromkeys(tier for name in listed for tier in machine.members(str(name), device)))
+        return {tier: (tier,) for name in listed for tier in machine.members(str(name), device)}
     own = {machine.memory_tier(gpu) for gpu in machine.gpus()}
     names = [
         name
@@ -99,16 +127,17 @@ def _candidates(machine: Machine, device: str, options: Mapping[str, object], ho
     if not names:
         what = f"machine {machine.name} has no host memory for a placement policy"
         raise InputError(Fault(what=what, remedy="name the tiers in options.tiers", path="placement.policy"))
-    return names
+    return {name: (name,) for name in names}
 
 
 def seen_by(
-    policy_name: str, machine: Machine, device: str, options: Mapping[str, object], taken: Mapping[str, float]
-) -> list[TierView]:
+    policy_name: str, machine: Machine, device: str, options: Mapping[str, object], taken: Mapping[str, float], *,
+    by_role: bool = False,
+) -> list[TierView]:  # fmt: skip
     """The tiers among which a policy decides, the fastest first."""
     if policy_name == ACCESS_COUNTER:
         return counted_views(machine, device, taken)
-    return tier_views(machine, device, options, taken)
+    return tier_views(machine, device, options, taken, by_role=by_role)
 
 
 def _explicit_bytes(

@@ -4,9 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.config import scenario_of
 from sim.errors import InputError
-from sim.placement.policies import Demand, Migration, Observation, TierView, water_fill
+from sim.experiment import run
+from sim.placement.policies import Demand, Migration, Observation, TierView, joint_rates, water_fill
 from sim.placement.registry import POLICIES, policy
+from sim.placement.resolve import tier_views
 from sim.records import TensorClass as T
 
 GIB = 2.0**30
@@ -45,6 +48,71 @@ def test_fastest_first_gives_the_hottest_class_the_fast_tier():
 def test_bandwidth_proportional_makes_both_tiers_finish_together():
     shares = policy("bandwidth_proportional").place([demand(T.OPTIMIZER_STATES, 60)], [DRAM, CXL], {})
     assert shares[T.OPTIMIZER_STATES] == pytest.approx({"dram": 5 / 6, "cxl0": 1 / 6})
+
+
+WAYS = st.lists(
+    st.tuples(st.floats(1, 1e3), st.dictionaries(st.sampled_from("abcd"), st.floats(0.1, 1.0), max_size=3)),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(WAYS)
+def test_rates_of_tiers_read_together_fill_their_ways_and_no_more(drawn):
+    tiers = [
+        TierView(
+            name=str(i), free_bytes=1, bandwidth_bytes_per_s=rate, latency_s=1e-7,
+            way={channel: share / rate for channel, share in way.items()},  # alone, no channel is over its limit
+        )
+        for i, (rate, way) in enumerate(drawn)
+    ]  # fmt: skip
+    rates = joint_rates(tiers)
+    load = {c: sum(rates[tier.name] * tier.way.get(c, 0.0) for tier in tiers) for c in "abcd"}
+    assert all(size <= 1 + 1e-9 for size in load.values())
+    for tier in tiers:
+        is_own = rates[tier.name] >= tier.bandwidth_bytes_per_s * (1 - 1e-9)
+        assert is_own or any(load[channel] >= 1 - 1e-6 for channel in tier.way)
+    if sum(len(tier.way) for tier in tiers) == len({channel for tier in tiers for channel in tier.way}):  # none shared
+        assert all(rates[tier.name] == pytest.approx(tier.bandwidth_bytes_per_s) for tier in tiers)
+
+
+def two_sockets(gpus_on, states):
+    devices = {
+        "cpu[0-1]": {"part": "xeon-8480", "memory": {"part": "ddr5-4800-2r", "channels": 8, "capacity": "512 GiB"}},
+        "gpu[0-1]": {"part": "h100-pcie", "to": gpus_on}, "cxl[0-1]": {"part": "cxl-expander-asic-x8", "to": "cpu[0-1]"},
+    }  # fmt: skip
+    links = {"upi": {"part": "upi-16", "lanes": 3, "between": ["cpu0", "cpu1"]}}
+    training = {
+        "model": "llama-2-7b", "sequence_length": 2048, "batch_size": 1, "framework": "deepspeed-zero",
+        "checkpointing": {"active": True}, "parallelism": {"data": 2, "zero_stage": 2}, "offload": {"cores_bound": True},
+    }  # fmt: skip
+    body = {"name": "t", "topology": {"devices": devices, "links": links}, "workload": {"training": training}}
+    return scenario_of(body | {"placement": {"optimizer_states": states}}, file="").resolve()
+
+
+def test_ranks_of_two_sockets_each_share_their_own_memory():
+    found = run(two_sockets("cpu[0-1]", {"policy": "bandwidth_proportional"}), with_penalty=False)
+    (entry,) = found.scenario.job.placement.entries
+    assert set(entry.shares) == {"dram", "cxl"}  # roles: nothing crosses the socket link
+    updates = [op for op in found.program.operations if op.category == "cpu_optimizer"]
+    assert updates
+    assert not any("upi" in channel for op in updates for channel, _cost in op.uses)
+    others = ("dram", {"cpu0.dram": "40%", "cpu1.dram": "40%", "cxl0": "10%", "cxl1": "10%"})
+    assert all(
+        found.summary.step_time_s < run(two_sockets("cpu[0-1]", shares), with_penalty=False).summary.step_time_s
+        for shares in others
+    )
+
+
+def test_memory_behind_the_socket_link_gets_what_the_link_carries_for_all_of_it():
+    machine = two_sockets("cpu0", "dram").machine
+    views = {view.name: view for view in tier_views(machine, "gpu0", {}, by_role=True)}
+    assert set(views) == {"cpu0.dram", "cpu1.dram", "cxl0", "cxl1"}  # one socket's ranks: the other one is remote
+    rates = joint_rates(list(views.values()))
+    assert rates["cpu0.dram"] == pytest.approx(views["cpu0.dram"].bandwidth_bytes_per_s)
+    far = rates["cpu1.dram"] + rates["cxl1"]
+    assert far == pytest.approx(views["cpu1.dram"].bandwidth_bytes_per_s, rel=1e-6)  # what the link carries alone
+    assert rates["cxl1"] < rates["cxl0"]
 
 
 @pytest.mark.parametrize(("size", "fits"), [(300.0, True), (300.000001, False)])
