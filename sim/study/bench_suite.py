@@ -149,7 +149,7 @@ def _cpu_adam(machine: Machine, _rows: Sequence[Row]) -> Plan:
     return Plan(
         name="cpu_adam", title=f"Adam update on {cpu} by number of parameters", benchmark="cpu_adam", over="elements",
         values=_ELEMENTS, metric="time", is_rate=True, series=tuple(series),
-        variants=("shares", "implementation", "ranks", "is_bound"),
+        variants=("shares", "implementation", "ranks", "is_bound", "sockets"),
         x=Axis(label="parameters", dimension="count", is_log=True), y=Axis(label="parameters updated", dimension="rate"),
     )  # fmt: skip
 
