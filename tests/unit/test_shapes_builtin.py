@@ -258,3 +258,15 @@ def test_queries_of_a_causal_window_see_the_keys_that_exist(sequence, keys):
     assert windowed == pytest.approx(keys)
     assert windowed_layers(shape) == 0.5
     assert windowed_layers(builtin("llama-2-7b")) == 0.0
+
+
+# llm-foundry scripts/train/benchmarking/README.md: size, sequence length, model TFLOP/s, tokens/s, per A100 80 GB
+@pytest.mark.parametrize(
+    ("size", "sequence", "tflops", "tokens"),
+    [("70b", 2048, 166, 410), ("30b", 4096, 160, 814), ("30b", 512, 175, 967), ("70b", 2048, 151, 373)],
+)
+def test_mpt_shapes_do_the_work_that_their_publisher_counts(size, sequence, tflops, tokens):
+    """6 FLOPs per parameter and 12 per layer, width and token of the sequence, for each token."""
+    shape = builtin(f"mpt-{size}")
+    each = 6 * parameters(shape).total + 12 * shape.layers * shape.hidden * sequence
+    assert tflops * 1e12 / tokens == pytest.approx(each, rel=0.01)

@@ -20,7 +20,7 @@ _MPT_SIZES: dict[str, tuple[int, int, int]] = {
     "mpt-7b": (32, 4096, 32),
     "mpt-13b": (40, 5120, 40),
     "mpt-30b": (48, 7168, 56),
-    "mpt-70b": (64, 10240, 80),
+    "mpt-70b": (80, 8192, 64),
 }
 _PARALLEL_NEOX: Row = {
     "mlp": "gelu", "norm": "layernorm", "attention_bias": True, "output_bias": True, "mlp_bias": True, "weight_dtype": "fp16",
