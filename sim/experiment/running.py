@@ -176,19 +176,34 @@ def _peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str,
                 by_class=dict(need.by_class),
                 multiplicity=seen.multiplicity if seen else 1,
             )
+        if isinstance(job.workload, Training) and job.workload.parallelism.pipeline == 1:
+            tiers |= _same_need(name, tiers, machine)
     if swap := swap_of(job, scenario.machine):
         tiers |= _swapped(tiers, swap, scenario)
     return tiers
 
 
+def _likeness(machine: Machine, tier: str) -> tuple[str, str, float]:
+    own = machine.tiers[tier.rpartition(":")[2]]
+    return machine.devices[own.device].part_name, own.kind, own.capacity_bytes
+
+
+def _same_need(planned: str, tiers: Mapping[str, TierUse], machine: Machine) -> dict[str, TierUse]:
+    """The other GPUs in use, all of which need what the capacity plan says of one of them."""
+    own = machine.tiers[planned.rpartition(":")[2]]
+    if machine.devices[own.device].kind != "gpu":
+        return {}
+    need, likeness = tiers[planned], _likeness(machine, planned)
+    return {
+        name: msgspec.structs.replace(need, multiplicity=use.multiplicity)
+        for name, use in tiers.items()
+        if 0 < use.peak_bytes < need.peak_bytes and _likeness(machine, name) == likeness
+    }
+
+
 def _stand_in(name: str, seen: Mapping[str, TierUse], machine: Machine) -> str:
     """The folded tier that stands for a tier which the replay does not name; the tier itself where none does."""
-
-    def likeness(tier: str) -> tuple[str, str, float]:
-        own = machine.tiers[tier]
-        return machine.devices[own.device].part_name, own.kind, own.capacity_bytes
-
-    alike = [tier for tier in machine.tiers if likeness(tier) == likeness(name)]
+    alike = [tier for tier in machine.tiers if _likeness(machine, tier) == _likeness(machine, name)]
     folded = [tier for tier in seen if tier.rpartition(":")[2] in alike]
     num_seen = sum(seen[tier].multiplicity for tier in folded)
     return folded[0] if num_seen >= len(alike) * machine.num_nodes else name
