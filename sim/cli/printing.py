@@ -41,6 +41,8 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
     if result.pools:
         out.print()
         out.print(pool_table(result))
+        for line in _waits(result):
+            out.print(line)
     out.print()
     title = "Where the answer's time goes" if result.inference else "Where the step goes"
     out.print(breakdown_table(result.summary.breakdown_s, title))
@@ -173,6 +175,17 @@ def pool_table(result: Result) -> Table:
         sizes = (format_bytes(pool.capacity_bytes), format_bytes(pool.peak_bytes), format_bytes(own))
         table.add_row(name, *sizes, saved, str(pool.num_grants), str(pool.num_releases))
     return table
+
+
+def _waits(result: Result) -> list[str]:
+    """What each host's loads from a pool take beside the neighbours that fill a port on the way, where they wait at all."""
+    return [
+        f"a load of {job.scenario.job.host} from {name} takes {format_seconds(row.beside_s)} while the update of "
+        f"{', '.join(row.neighbours)} runs ({format_seconds(row.idle_s)} alone)"
+        for job in result.jobs
+        for name, row in job.pool_latency.items()
+        if row.beside_s > row.idle_s
+    ]
 
 
 def budget_table(budget: Budget) -> Table:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from sim.experiment.neighbours import PoolLatency
 from sim.experiment.overflow import file_cache_bytes
 from sim.metrics import Summary
 from sim.metrics.claim import is_of_sweep, verdict_of
@@ -53,6 +54,7 @@ class Result:
     steps_s: tuple[float, ...] = ()  # of a job with several steps: how long each took
     contention: float = 1.0  # of a job: its time beside the others / its time alone
     pools: Mapping[str, PoolUse] = field(default_factory=dict)  # divided among the hosts of several jobs
+    pool_latency: Mapping[str, PoolLatency] = field(default_factory=dict)  # of a job: its loads from each of the pools
 
     def to_pandas(self) -> Any:
         """The operations of the replay as a pandas frame, one row each (extra `table`); times in s, sizes in bytes."""
@@ -168,7 +170,12 @@ class Result:
         if self.jobs:
             body["contention"] = self.contention if fits else None
             body["jobs"] = {
-                result.scenario.job.name: result.point() | {"contention": result.contention, "steps_s": list(result.steps_s)}
+                result.scenario.job.name: result.point()
+                | {
+                    "contention": result.contention,
+                    "steps_s": list(result.steps_s),
+                    "pool_latency": {name: to_builtins(row) for name, row in result.pool_latency.items()},
+                }
                 for result in self.jobs
             }
         if not fits:

@@ -11,6 +11,7 @@ import msgspec
 
 from sim.config.reference import validation_errors
 from sim.experiment.memory_mode import with_working_sets
+from sim.experiment.neighbours import pool_latencies
 from sim.experiment.overflow import Swap, cache_notes, locked_notes, page_cached, spill_notes, swap_of
 from sim.experiment.preparing import loaded, on_system_memory, placed
 from sim.experiment.result import Result
@@ -111,6 +112,7 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
     """All jobs of the scenario in one simulation, as placed and as asked for; the result holds one result per job."""
     together = simulate(scenario)
     hosts = [job.host or scenario.machine.hosts()[0] for job in scenario.jobs]
+    latencies = pool_latencies(scenario, tuple(together.pools), together.spans_s)
     results = []
     for job, item, solved, host in zip(scenario.jobs, together.alone, together.jobs, hosts, strict=True):
         single = run(dataclasses.replace(item, jobs=(dataclasses.replace(item.job, steps=1),)))
@@ -120,6 +122,7 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
             dataclasses.replace(
                 single, step=solved.step, program=solved.program, replay=solved.replay, summary=summary,
                 inference=solved.times, contention=contention, steps_s=_step_times(solved, job),
+                pool_latency=latencies.get(job.name, {}),
                 offload_penalty=single.offload_penalty * contention,
                 scenario=dataclasses.replace(item, jobs=(dataclasses.replace(item.job, name=job.name, host=host),)),
             )

@@ -21,9 +21,9 @@ def host_name(machine: Machine, job: Job) -> str:
     return job.host or machine.hosts()[0]
 
 
-def _outstanding_bytes(machine: Machine, job: Job) -> float:
+def outstanding_bytes(machine: Machine, job: Job) -> float:
     """Bytes that the threads of one rank keep in flight: by them, hosts share a saturated device."""
-    part, view = machine.part(_cpu(machine, host_name(machine, job))), _view(machine, job)
+    part, view = machine.part(cpu_of_host(machine, host_name(machine, job))), _view(machine, job)
     cores = float(part["cores"]) / max(1, len(view.gpus()))  # type: ignore[arg-type]
     if isinstance(job.workload, Training) and job.workload.offload.cores_per_rank:
         cores = float(job.workload.offload.cores_per_rank)
@@ -32,7 +32,7 @@ def _outstanding_bytes(machine: Machine, job: Job) -> float:
 
 def weights_of(scenario: Scenario) -> dict[str, float]:
     """Sharing weight of each job's flows: what it keeps in flight against the job that keeps most."""
-    held = {job.name: _outstanding_bytes(scenario.machine, job) for job in scenario.jobs}
+    held = {job.name: outstanding_bytes(scenario.machine, job) for job in scenario.jobs}
     return {name: size / max(held.values()) for name, size in held.items()}
 
 
@@ -40,7 +40,7 @@ def _view(machine: Machine, job: Job) -> Machine:
     return host_view(machine, host_name(machine, job)) if len(machine.hosts()) > 1 else machine
 
 
-def _shares(machine: Machine, job: Job, entry: Entry) -> dict[str, float]:
+def tier_shares_of(machine: Machine, job: Job, entry: Entry) -> dict[str, float]:
     """Shares of an entry by the name of the tier."""
     view = _view(machine, job)
     return view.tier_shares(entry.shares, view.seats()[0])
@@ -52,7 +52,7 @@ def _sharers(scenario: Scenario, tensor_class: TensorClass, tier: str) -> list[J
         job
         for job in scenario.jobs
         if any(
-            entry.tensor_class == tensor_class and entry.shared > 0 and tier in _shares(scenario.machine, job, entry)
+            entry.tensor_class == tensor_class and entry.shared > 0 and tier in tier_shares_of(scenario.machine, job, entry)
             for entry in job.placement.entries
         )
     ]
@@ -62,7 +62,7 @@ def kept_by(scenario: Scenario, job: Job) -> dict[tuple[str, str], float]:
     """What of a shared class is the job's own: all of it for the first that shares it, the unshared part for the others."""
     kept = {}
     for entry in job.placement.entries:
-        for tier in _shares(scenario.machine, job, entry) if entry.shared else ():
+        for tier in tier_shares_of(scenario.machine, job, entry) if entry.shared else ():
             if _sharers(scenario, entry.tensor_class, tier)[0] is not job:
                 kept[tier, entry.tensor_class.value] = 1.0 - entry.shared
     return kept
@@ -88,18 +88,18 @@ def shared_regions(scenario: Scenario, steps: Sequence[Step]) -> list[Coherence]
 def _coherence(scenario: Scenario, job: Job, step: Step) -> Coherence:
     machine, regions = scenario.machine, {}
     host = host_name(machine, job)
-    own, view = _cpu(machine, host), _view(machine, job)
+    own, view = cpu_of_host(machine, host), _view(machine, job)
     sizes = demands(step, len(view.seats()))
     region_sizes = _region_bytes(machine, job, {name: demand.size_bytes for name, demand in sizes.items()})
     for entry in job.placement.entries:
-        for tier in _shares(machine, job, entry) if entry.shared else ():
+        for tier in tier_shares_of(machine, job, entry) if entry.shared else ():
             hosts = dict.fromkeys(host_name(machine, other) for other in _sharers(scenario, entry.tensor_class, tier))
             device = machine.tiers[tier].device
-            others = [_cpu(machine, name) for name in hosts if name != host]
+            others = [cpu_of_host(machine, name) for name in hosts if name != host]
             region_bytes = region_sizes[tier, entry.tensor_class]
             tracked = float(machine.devices[device].part.get("snoop_filter", 0.0) or 0.0)  # type: ignore[arg-type]
             in_device = sum(size for (name, _), size in region_sizes.items() if name == tier)
-            cache = float(machine.part(_cpu(machine, host)).get("last_level_cache", 0.0) or 0.0)  # type: ignore[arg-type]
+            cache = float(machine.part(cpu_of_host(machine, host)).get("last_level_cache", 0.0) or 0.0)  # type: ignore[arg-type]
             regions[tier, entry.tensor_class] = Region(
                 share=entry.shared,
                 num_hosts=len(hosts),
@@ -120,9 +120,10 @@ def _region_bytes(machine: Machine, job: Job, sizes: Mapping[TensorClass, float]
         (tier, entry.tensor_class): sizes.get(entry.tensor_class, 0.0) * part * entry.shared
         for entry in job.placement.entries
         if entry.shared
-        for tier, part in _shares(machine, job, entry).items()
+        for tier, part in tier_shares_of(machine, job, entry).items()
     }
 
 
-def _cpu(machine: Machine, host: str) -> str:
+def cpu_of_host(machine: Machine, host: str) -> str:
+    """The first socket of a host."""
     return next(name for name, device in machine.devices.items() if device.kind == "cpu" and device.host == host)

@@ -217,3 +217,25 @@ def test_a_host_with_few_threads_loses_more_to_one_with_many():
 def test_a_host_without_a_gpu_runs_no_job():
     with pytest.raises(InputError, match=r"jobs\[1\]\.host: host 'host1' has no GPU to run on; run the job on another host"):
         together(gpu1=None)
+
+
+def test_a_load_from_a_pool_waits_behind_what_another_hosts_update_keeps_in_flight():
+    points = {
+        (point.parameters["jobs.noisy.placement.optimizer_states"], point.parameters["way"]): point
+        for point in load_scenario("tiers/noisy-neighbour").expand()
+    }
+    rows = {key: run(points[key, "one switch"], with_penalty=False) for key in ("0 %", "2 %", "25 %", "100 %")}
+    waits = {key: {job.scenario.job.name: job.pool_latency["pool0"] for job in row.jobs}["quiet"] for key, row in rows.items()}
+    assert waits["0 %"].neighbours == ()
+    assert waits["2 %"].neighbours == ("noisy",)
+    assert waits["0 %"].beside_s == waits["2 %"].beside_s == waits["2 %"].idle_s  # the port is not full
+    assert waits["100 %"].beside_s > waits["25 %"].beside_s > 1.5 * waits["25 %"].idle_s
+    told = rows["100 %"].point()["jobs"]["quiet"]["pool_latency"]["pool0"]
+    assert told["beside_s"] == waits["100 %"].beside_s
+
+
+def test_jobs_that_are_not_at_once_do_not_wait_for_each_other():
+    placement = {"optimizer_states": "pool0"}
+    at_once, apart = (together(placement=placement, starts=("0 s", start)) for start in ("0 s", "500 s"))
+    assert all(job.pool_latency["pool0"].beside_s > job.pool_latency["pool0"].idle_s for job in at_once.jobs)
+    assert all(job.pool_latency["pool0"].beside_s == job.pool_latency["pool0"].idle_s for job in apart.jobs)
