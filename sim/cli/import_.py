@@ -149,7 +149,10 @@ def deepspeed(
 
 @app.command()
 def huggingface(
-    file: Annotated[Path, typer.Argument(help="accelerate YAML, or TrainingArguments as JSON or YAML", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(help="accelerate YAML, TrainingArguments as JSON or YAML, or a torchtune recipe", show_default=False),
+    ],
     model: Annotated[str, _MODEL] = "",
     topology: Annotated[str, _TOPOLOGY] = "",
     gpus: Annotated[int, _GPUS] = 0,

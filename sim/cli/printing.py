@@ -29,7 +29,10 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
     if scenario.question:
         out.print(Text(scenario.question.split("\n\n")[0].replace("\n", " "), style="italic"))
     out.print()
-    out.print(tier_table(result))
+    if any(tier.peak_bytes > 0 for tier in result.summary.tiers.values()):
+        out.print(tier_table(result))
+    else:
+        out.print("Memory: not known (a recording tells what moves, not what is held)")
     out.print()
     _print_times(result, out)
     if budget is not None:
@@ -64,6 +67,8 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
 
 
 def _verdict(result: Result) -> Text:
+    if result.fits and not any(tier.peak_bytes > 0 for tier in result.summary.tiers.values()):
+        return Text("replayed", style="bold")
     return Text("fits", style="bold green") if result.fits else Text("does not fit", style="bold red")
 
 

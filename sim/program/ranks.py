@@ -69,11 +69,17 @@ class Ranks:
         world = sum(item.num_ranks for item in step.rank_classes)
         have = len(self.seats) * self.machine.num_nodes
         if world > have:
+            is_recorded = step.origin != "generated"
+            remedy = "lower data x tensor x pipeline x context, or add nodes"
+            if is_recorded:
+                remedy = (
+                    "a recorded job keeps its ranks: name a machine with as many, or add nodes (topology: {set: {nodes: N}})"
+                )
             raise InputError(
                 Fault(
                     what=f"{world} ranks, but the machine has {have} {'GPUs' if self.machine.gpus() else 'sockets'}",
-                    remedy="lower data x tensor x pipeline x context, or add nodes",
-                    path="workload.training.parallelism",
+                    remedy=remedy,
+                    path="workload.trace" if is_recorded else "workload.training.parallelism",
                 )
             )
 

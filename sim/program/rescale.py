@@ -63,7 +63,9 @@ class _Scale:
         self.memory_bytes_per_s = min([route.rate_cap_bytes_per_s, *rates])
         if not self.is_same and source is None:
             what = f"kernels were recorded on {step.source_part or 'an unnamed GPU'}, which is not in the part catalogue"
-            remedy = "name it: --source-part PART (see `tiersim list parts`), or replay on a machine with that part"
+            remedy = (
+                "name it with source_part: PART of the trace (see `tiersim list parts`), or replay on a machine with that part"
+            )
             raise InputError(Fault(what=what, remedy=remedy))
 
     def kernel(self, kernel: Kernel) -> Kernel:

@@ -15,9 +15,11 @@ from sim.interchange.job_files import (
     JobSettings,
     Known,
     is_accelerate,
+    is_torchtune,
     read_accelerate,
     read_deepspeed,
     read_json,
+    read_torchtune,
     read_trainer,
 )
 from sim.interchange.job_files.settings import nested
@@ -61,13 +63,16 @@ def import_deepspeed(path: Path, asked: Asked) -> ImportedJob:
 
 
 def import_huggingface(path: Path, asked: Asked) -> ImportedJob:
-    """Scenario of an accelerate YAML or of TrainingArguments (JSON or YAML), with the DeepSpeed file that it names.
+    """Scenario of an accelerate YAML, TrainingArguments (JSON or YAML; with the DeepSpeed file that they name) or torchtune's.
 
     Raises InputError like `import_deepspeed`.
     """
     root = _json_block(path) if _is_json(path) else _yaml_block(path)
-    deepspeed: Mapping[str, Any] | str | None
-    settings, deepspeed = read_accelerate(root) if is_accelerate(root) else read_trainer(root)
+    deepspeed: Mapping[str, Any] | str | None = None
+    if is_torchtune(root):
+        settings = read_torchtune(root)
+    else:
+        settings, deepspeed = read_accelerate(root) if is_accelerate(root) else read_trainer(root)
     assumed: list[str] = []
     model = asked.model or _builtin_name(settings.model, path) or _assume(assumed, "model", DEFAULT_MODEL)
     if deepspeed:

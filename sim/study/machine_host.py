@@ -253,6 +253,7 @@ def _cxl(draft: Draft, layout: Layout, grid: Grid) -> None:
     if not found and grid.without_cores:
         draft.assumptions.append("NUMA nodes without cores: CXL memory of the first socket")
         found = [(0, 0.0, number) for number in grid.without_cores]
+    found = _numbered(draft, found, grid.without_cores)
     by_number: dict[int, dict[str, list[Figure]]] = defaultdict(lambda: {"latency": [], "bandwidth": []})
     for name, table in (("latency", grid.latency), ("bandwidth", grid.bandwidth)):
         for (_, column), figure in table.items():
@@ -287,6 +288,17 @@ def _cxl(draft: Draft, layout: Layout, grid: Grid) -> None:
             "latency": {"idle": idle}, "read_bandwidth": rate,
         }  # fmt: skip
         draft.devices[f"cxl{index}"] = {"part": part, "to": f"cpu{min(socket, _last_cpu(draft))}"}
+
+
+def _numbered(draft: Draft, found: list[tuple[int, float, int]], measured: list[int]) -> list[tuple[int, float, int]]:
+    """Memory devices with the NUMA nodes that MLC measured, where the layout's numbers are others: in order, if as many."""
+    if not found or not measured or set(measured) & {number for _, _, number in found}:
+        return found
+    if len(found) == len(measured):
+        return [(socket, size, number) for (socket, size, _), number in zip(found, sorted(measured), strict=True)]
+    nodes = ", ".join(map(str, measured))
+    draft.assumptions.append(f"measured NUMA nodes without cores ({nodes}): not used, the layout has {len(found)} of them")
+    return found
 
 
 def _last_cpu(draft: Draft) -> int:

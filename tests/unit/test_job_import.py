@@ -286,3 +286,70 @@ def test_every_sample_configuration_is_read_or_refused_clearly(file, tmp_path):
     job = import_deepspeed(file, ONE_A100)
     assert not job.settings.unknown
     write_job(job, tmp_path / "job.yaml")
+
+
+TORCHTUNE = """
+tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, max_seq_len: 4096}
+model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_attn_modules: [q_proj, output_proj], lora_rank: 16}
+batch_size: 2
+gradient_accumulation_steps: 4
+optimizer: {_component_: bitsandbytes.optim.PagedAdamW8bit, lr: 2e-5}
+enable_activation_checkpointing: True
+enable_activation_offloading: False
+fsdp_cpu_offload: True
+compile: False
+dtype: bf16
+metric_logger: {_component_: torchtune.training.metric_logging.DiskLogger}
+odd_key: 1
+"""
+
+
+def test_a_recipe_of_torchtune_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(TORCHTUNE)
+    job = import_huggingface(path, Asked(topology="dgx-a100", gpus=4))
+    training = job.document["workload"]["training"]
+    assert training["framework"] == "torchtune"
+    assert (training["model"], training["batch_size"], training["gradient_accumulation"]) == ("llama-3.1-8b", 2, 4)
+    assert (training["sequence_length"], training["precision"]) == (4096, "bf16")
+    assert training["optimizer"]["type"] == "paged_adamw_8bit"
+    assert training["adapter"] == {"type": "lora", "rank": 16, "targets": ["q", "o"]}
+    assert training["checkpointing"] == {"active": True}
+    assert job.document["placement"] == {"weights": "dram", "optimizer_states": "dram"}
+    assert job.settings.unknown == ["odd_key (recipe.yaml:13)"]
+    write_job(job, tmp_path / "job.yaml")
+
+
+@pytest.mark.parametrize(
+    ("component", "model"),
+    [
+        ("llama3_2_1b", "llama-3.2-1b"), ("llama2_7b", "llama-2-7b"), ("qwen2_5_7b_instruct", "qwen2.5-7b"),
+        ("mistral_7b", "mistral-7b"), ("gemma2_9b", "gemma-2-9b"), ("phi3_mini", "phi-3-mini"),
+    ],
+)  # fmt: skip
+def test_components_of_torchtune_name_models(component: str, model: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(TORCHTUNE.replace("lora_llama3_1_8b", f"qlora_{component}"))
+    training = import_huggingface(path, Asked(topology="dgx-a100", gpus=4)).document["workload"]["training"]
+    assert training["model"] == model
+    assert training["adapter"]["type"] == "qlora"
+
+
+def test_comments_and_trailing_commas_are_what_deepspeed_reads(tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text(
+        '{\n  // stage "3"\n  "zero_optimization": {"stage": 3, /* all\n of it */ "sub_group_size": 1e7,},\n  # states\n'
+        '  "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 2, "tag": "http://x, ]",\n}\n'
+    )
+    job = import_deepspeed(path, Asked(model="llama-2-7b", topology="dgx-a100"))
+    assert job.document["workload"]["training"]["parallelism"]["zero_stage"] == 3
+    assert job.settings.unknown == ["tag (ds.json:6)"]
+
+
+def test_precision_is_read_in_any_case(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: BF16\nnum_processes: 2\n"
+    )
+    training = import_huggingface(path, Asked(topology="dgx-a100")).document["workload"]["training"]
+    assert training["precision"] == "bf16"

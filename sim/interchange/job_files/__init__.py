@@ -1,10 +1,22 @@
-"""Configurations of training jobs in other tools' words: DeepSpeed, accelerate, Trainer arguments."""
+"""Configurations of training jobs in other tools' words: DeepSpeed, accelerate, Trainer arguments, torchtune."""
 
 from sim.interchange.job_files.accelerate import is_accelerate, read_accelerate
 from sim.interchange.job_files.block import Block
 from sim.interchange.job_files.deepspeed import read_deepspeed
 from sim.interchange.job_files.json_file import read_json
 from sim.interchange.job_files.settings import JobSettings, Known
+from sim.interchange.job_files.torchtune import is_torchtune, read_torchtune
 from sim.interchange.job_files.trainer import read_trainer
 
-__all__ = ["Block", "JobSettings", "Known", "is_accelerate", "read_accelerate", "read_deepspeed", "read_json", "read_trainer"]
+__all__ = [
+    "Block",
+    "JobSettings",
+    "Known",
+    "is_accelerate",
+    "is_torchtune",
+    "read_accelerate",
+    "read_deepspeed",
+    "read_json",
+    "read_torchtune",
+    "read_trainer",
+]

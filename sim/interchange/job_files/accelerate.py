@@ -41,7 +41,7 @@ def read_accelerate(root: Block) -> tuple[JobSettings, str]:
     kind = (root.word("distributed_type") or "NO").upper()
     found.gpus = root.count("num_processes", least=1) or 0
     found.nodes = root.count("num_machines", least=1) or 0
-    precision = root.word("mixed_precision") or "no"
+    precision = (root.word("mixed_precision") or "no").lower()
     if precision not in ("no", "fp16", "bf16", "fp8"):
         root.fault("mixed_precision", f"expected no, fp16, bf16 or fp8, got {precision!r}")
     else:

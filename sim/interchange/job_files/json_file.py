@@ -14,6 +14,9 @@ from sim.interchange.source import read_bytes
 
 #: configurations are written by people
 MAX_BYTES = 2**20
+_STRING = r'"(?:\\.|[^"\\\n])*"'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|(?:(?<=\n)|^)[ \t]*#[^\n]*", re.S)
+_TRAILING = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 _HINTS = ("Expecting value", "Expecting property name")
 
 
@@ -36,6 +39,7 @@ def read_json(path: Path) -> tuple[dict[str, Any], Callable[[tuple[str, ...]], i
     def refuse(word: str) -> NoReturn:
         raise InputError(Fault(what=f"{word} is not a finite number", file=file, line=_line_at(text, text.find(word))))
 
+    text = _plain(text)
     try:
         data = json.loads(text, object_pairs_hook=no_repeats, parse_constant=refuse)
     except json.JSONDecodeError as error:
@@ -52,6 +56,12 @@ def read_json(path: Path) -> tuple[dict[str, Any], Callable[[tuple[str, ...]], i
     if not isinstance(data, dict):
         raise InputError(Fault(what=f"holds a {type(data).__name__} at the top, expected an object", file=file, line=1))
     return data, lambda keys: line_of(text, keys)
+
+
+def _plain(text: str) -> str:
+    """Without comments and trailing commas, which DeepSpeed's reader (hjson) allows; lines keep their numbers."""
+    bare = _COMMENT.sub(lambda found: found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0]), text)
+    return _TRAILING.sub(lambda found: found[0] if found[0].startswith('"') else " " + found[0][1:], bare)
 
 
 def line_of(text: str, keys: tuple[str, ...]) -> int:
