@@ -160,12 +160,13 @@ def _peak(point: Mapping[str, Any], suffixes: tuple[str, ...]) -> float:
 
 
 def shortage(point: Mapping[str, Any]) -> str:
-    """The tier that lacks most, as "gpu0.hbm 51.1 GiB > 32 GiB"; "" for a point that was not planned."""
+    """The tier (or limit) that lacks most, as "gpu0.hbm 51.1 GiB > 32 GiB"; "" for a point that was not planned."""
     from sim.units import format_bytes
 
     tiers = {name: tier for name, tier in (point.get("tiers") or {}).items() if tier["verdict"] == "does_not_fit"}
-    if not tiers:
-        return ""
+    if not tiers:  # a limit of the host: "pinned_limit needs 40 GiB of 8 GiB in phase init, ..."
+        needs, is_planned, _rest = str(point.get("reason", "")).partition(" in phase")
+        return needs if is_planned else ""
     name = max(tiers, key=lambda tier: tiers[tier]["peak_bytes"] / tiers[tier]["capacity_bytes"])
     return f"{name} {format_bytes(tiers[name]['peak_bytes'])} > {format_bytes(tiers[name]['capacity_bytes'])}"
 

@@ -22,6 +22,8 @@ from sim.units import GIB
 #: capacities that are sold, GiB: of GPUs, and of host memory or expanders
 _GPU_SIZES = (16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 192, 288)
 _MAX_SUGGESTIONS = 8
+#: shares of one memory for CPU and GPU that are tried for the GPU; the system needs some for itself
+_GPU_SHARES = (0.8, 0.85, 0.9, 0.95)
 #: changes of a family that are tried one by one; longer ones are sizes, ordered by what they need
 _SHORT = 12
 #: left out of the text of a change: where its path begins
@@ -63,7 +65,7 @@ def suggestions(workload: Workload, placement: Placement, machine: Machine) -> t
         item = _verified(changes, workload, placement, machine, tight)
         if item is not None and not any(milder.settings.items() <= item.settings.items() for milder in kept):
             kept.append(item)
-    return (*kept, *_larger_tiers(before))
+    return (*kept, *_wider_share(workload, placement, machine), *_larger_tiers(before, machine))
 
 
 def _mildest(family: Sequence[Change], fits: Callable[[Change], bool]) -> Change | None:
@@ -150,10 +152,33 @@ def _replaced(node: Any, names: Sequence[str], value: Any) -> Any:
     return dataclasses.replace(node, **{names[0]: _replaced(getattr(node, names[0]), names[1:], value)})
 
 
-def _larger_tiers(before: Mapping[str, TierNeed]) -> Iterator[Suggestion]:
+def _wider_share(workload: Workload, placement: Placement, machine: Machine) -> Iterator[Suggestion]:
+    """The smallest share of one memory for CPU and GPU that the system must let the GPU allocate, where it lets it less."""
+    for name, device in machine.devices.items():
+        if device.kind != "gpu" or device.gpu_share == 1.0:
+            continue
+        for share in (share for share in _GPU_SHARES if share > device.gpu_share):
+            wider = dataclasses.replace(
+                machine, devices={**machine.devices, name: dataclasses.replace(device, gpu_share=share)}
+            )
+            needs = capacity_plan(workload, placement, wider) | limit_needs(workload, placement, wider)
+            if all(need.verdict != "does_not_fit" for need in needs.values()):
+                need = needs[machine.memory_tier(name)]
+                yield Suggestion(
+                    change=f"{name}.gpu_share: {share:.0%} (the system gives it {device.gpu_share:.3g} of it by default: "
+                    "iogpu.wired_limit_mb on Macs, ttm.pages_limit on Linux)",
+                    settings={f"topology.{name}.gpu_share": f"{share:.0%}"},
+                    tier=need.tier,
+                    peak_bytes=need.peak_bytes,
+                    capacity_bytes=need.capacity_bytes,
+                )
+                return
+
+
+def _larger_tiers(before: Mapping[str, TierNeed], machine: Machine) -> Iterator[Suggestion]:
     """For the tiers that overflow, the smallest capacities that are sold and hold their peaks: all of them together."""
     short = [need for need in before.values() if need.verdict == "does_not_fit"]
-    sizes = {need.tier: _sold(need) for need in short}
+    sizes = {need.tier: _sold(need, machine) for need in short}
     if not short or not all(sizes.values()):
         return
     worst = max(short, key=lambda need: need.peak_bytes / need.capacity_bytes)
@@ -166,10 +191,17 @@ def _larger_tiers(before: Mapping[str, TierNeed]) -> Iterator[Suggestion]:
     )
 
 
-def _sold(need: TierNeed) -> float:
-    """The smallest capacity on sale that holds a peak; 0 if there is none."""
+def _sold(need: TierNeed, machine: Machine) -> float:
+    """The smallest capacity on sale that holds a peak; 0 if there is none.
+
+    Of a memory of which the GPU may allocate a share only, its part of the peak fits into that share.
+    """
+    tier = machine.tiers.get(need.tier)
+    share = machine.devices[tier.device].gpu_share if tier is not None else 1.0
+    of_host = need.capacity_bytes - share * tier.capacity_bytes if tier is not None and share < 1.0 else 0.0
+    peak = max(need.peak_bytes, (need.peak_bytes - of_host) / share) if of_host > 0 else need.peak_bytes
     is_gpu = need.capacity_bytes < 300 * GIB and need.tier.startswith("gpu")
     least = -4 if need.tier == "shared_limit" else 3
     host = sorted(2.0**power * step for power in range(least, 20) for step in (1.0, 1.5))
     sizes = [size * GIB for size in (_GPU_SIZES if is_gpu else host)]
-    return next((size for size in sizes if size >= need.peak_bytes), 0.0)
+    return next((size for size in sizes if size >= peak), 0.0)

@@ -62,3 +62,17 @@ def test_page_locked_layers_of_streamed_weights_round_up():
 
     assert on_host(False) == pytest.approx(40.9, rel=0.01)
     assert on_host(True) == pytest.approx(68.0, rel=0.01)
+
+
+def suggested(topology) -> list[str]:
+    job = {"model": "mixtral-8x22b", "weights": "q4_k_m", "framework": "vllm", "prompt_length": 64, "output_length": 64}
+    found = assess(next(iter(scenario_of({"topology": topology, "workload": {"inference": job}}).expand())))
+    return [item.change for item in found.suggestions if "gpu_share" in item.change]
+
+
+def test_a_wider_share_for_the_gpu_is_suggested_where_it_suffices():
+    (change,) = suggested("strix-halo")
+    assert change.startswith("gpu0.gpu_share: 80% (the system gives it 0.488 of it by default")
+    wider = {"base": "strix-halo", "set": {"gpu0.gpu_share": "80%"}}
+    assert suggested(wider) == []  # it fits
+    assert suggested({"base": "strix-halo", "set": {"gpu0.capacity": "64 GiB"}}) == []  # no share of 64 GiB holds 79

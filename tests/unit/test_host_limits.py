@@ -70,3 +70,11 @@ def test_streamed_weights_are_page_locked() -> None:
     found = assess(scenario_of(data, "case").resolve())
     assert [need.tier for need in found.misfits] == ["pinned_limit"]
     assert found.tiers["pinned_limit"].by_class == {"weights": pytest.approx(2 * 13_015_864_320)}
+
+
+def test_a_row_of_a_sweep_names_the_limit() -> None:
+    from sim.cli.sweep import shortage
+
+    point = run(scenario({"shared_limit": "20 MB"})).point()
+    assert shortage(point) == "shared_limit needs 30.5 MiB of 19.1 MiB"
+    assert shortage({"fits": False, "reason": "a tier that is not there"}) == ""
