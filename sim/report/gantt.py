@@ -24,6 +24,8 @@ _LABELS = {
 }  # fmt: skip
 #: bars closer than this share of the width are drawn as one
 _MERGE = 1 / 3000
+#: the thinnest bar, as a share of the width: thinner ones vanish between two points of the picture
+_THINNEST = 1 / 1200
 #: more rank classes than this and only the slowest ones are drawn
 MAX_RANKS = 6
 
@@ -41,7 +43,8 @@ def timeline_figure(program: Program, replay: Replay, *, finding: str) -> Any:
     for index, stream in enumerate(rows):
         for category, spans in bars.get(stream.name, {}).items():
             used.add(category)
-            scaled = [(start * factor, (end - start) * factor) for start, end in spans]
+            thinnest = total_s * _THINNEST
+            scaled = [(start * factor, max(end - start, thinnest) * factor) for start, end in spans]
             axes.broken_barh(scaled, (index - 0.4, 0.8), facecolors=COLOURS[category], linewidth=0)
         rank = rank_of(stream.name)
         if previous is not None and rank != previous:

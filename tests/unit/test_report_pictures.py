@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sim.config import load_machine
@@ -195,3 +196,13 @@ def test_a_timeline_says_what_it_shows(phases, shown, label):
     program = Program(name="demo", channels=(), tiers=(), streams=(stream,), operations=operations)
     assert findings.what_is_shown(program) == shown
     assert findings.time_label(program, "s") == label
+
+
+def test_a_short_operation_of_a_long_step_is_seen() -> None:
+    short = msgspec.structs.replace(REPLAY.operations[1], start_s=2.0, end_s=2.0 + 1e-6)
+    replay = msgspec.structs.replace(REPLAY, operations=(REPLAY.operations[0], short, REPLAY.operations[2]))
+    fig = gantt.timeline_figure(PROGRAM, replay, finding="x")
+    axes = fig.axes[0]
+    widths = [path.get_extents().width for bars in axes.collections for path in bars.get_paths()]
+    span = axes.get_xlim()[1] - axes.get_xlim()[0]
+    assert min(widths) * fig.dpi * fig.get_size_inches()[0] / span > 1.0
