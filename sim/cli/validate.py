@@ -9,6 +9,9 @@ import typer
 if TYPE_CHECKING:
     from sim.study.validation import Report
 
+#: error from which a row ought to say what is known of it
+_FAR = 0.25
+
 
 def command(
     paths: Annotated[
@@ -75,6 +78,7 @@ def command(
         _print_cases(report)
     else:
         _print_skipped(report)
+        _print_unexplained(report)
     for outcome in sorted(report.outcomes, key=lambda o: -abs(o.error))[:worst]:
         typer.echo(f"{100 * outcome.error:+8.1f} %  {outcome.row.id}")
 
@@ -132,6 +136,16 @@ def _print_skipped(report: Report) -> None:
         reasons[item.reason] = reasons.get(item.reason, 0) + 1
     for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]):
         typer.echo(f"skipped {count:4d}: {reason}")
+
+
+def _print_unexplained(report: Report) -> None:
+    """Rows far off: each that says what is known of its error, and how many say nothing."""
+    far = [o for o in report.outcomes if not o.row.verdict and abs(o.error) > _FAR]
+    for outcome in sorted((o for o in report.outcomes if o.row.unexplained), key=lambda o: -abs(o.error)):
+        typer.echo(f"not explained: {100 * outcome.error:+.0f} %  {outcome.row.id}: {outcome.row.unexplained}")
+    if silent := sum(not outcome.row.unexplained for outcome in far):
+        rows = "1 row" if silent == 1 else f"{silent} rows"
+        typer.echo(f"off by more than {100 * _FAR:.0f} % without a word on why: {rows} (--worst N lists the largest errors)")
 
 
 def _percent(value: float | None, sign: str = "", digits: int = 1) -> str:

@@ -33,12 +33,12 @@ _OWN_FAMILY = {
 }  # fmt: skip
 
 #: columns that describe a row instead of an input
-_PLAIN = ("id", "sweep", "locate", "confidence", "assumed", "missing", "doubtful")
+_PLAIN = ("id", "sweep", "locate", "confidence", "assumed", "missing", "doubtful", "unexplained")
 _INPUTS = ("scenario", "bench")
 _FILE_KEYS = {"publication", "document", "tables", *_INPUTS}
 _TABLE_KEYS = {
-    "id", "family", "document", "locate", "confidence", "assumptions", "sweep", "missing", "doubtful", "is_fast", "columns",
-    "rows", *_INPUTS,
+    "id", "family", "document", "locate", "confidence", "assumptions", "sweep", "missing", "doubtful", "unexplained", "is_fast",
+    "columns", "rows", *_INPUTS,
 }  # fmt: skip
 _MEASURED = re.compile(r"^=\s*(?P<metric>[a-z0-9_.]+)\s*(?:\[(?P<unit>[^\]]+)\])?$")
 _INPUT = re.compile(r"^(?P<path>[A-Za-z0-9_.\-]+)\s*(?:\[(?P<unit>[^\]]+)\])?$")
@@ -53,7 +53,8 @@ class Row:
     """One published value and everything needed to predict it.
 
     `measured` is in SI (or a verdict in `verdict`); `inputs` is a scenario block or a microbenchmark block. A row with
-    `missing` lacks an input in its source; with `doubtful` its data is not trusted: both are listed, not predicted.
+    `missing` lacks an input in its source; with `doubtful` its data is not trusted: both are listed, not predicted. What is
+    known of an error that no law explains stands in `unexplained`: the row counts as any other.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Row:
     sweep: str = ""
     missing: str = ""
     doubtful: str = ""
+    unexplained: str = ""
     is_fast: bool = False
     file: str = ""
 
@@ -238,7 +240,7 @@ class _Shared:
                 sweep=self._sweep(cells, metric),
                 is_fast=self._is_fast(cells, number),
                 file=self.faults.document.file,
-                **{name: self._text(cells, name) for name in ("locate", "confidence", "missing", "doubtful")},
+                **{name: self._text(cells, name) for name in ("locate", "confidence", "missing", "doubtful", "unexplained")},
             )
 
     def _text(self, cells: Mapping[str, Any], name: str) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.cli import run
 from sim.config import parse_yaml
 from sim.errors import InputError
 from sim.study import validation, validation_output
@@ -75,6 +76,30 @@ def test_what_is_not_predicted_has_its_reason(report):
         ("e", "doubtful", "doubtful data: odd"),
         ("f", "refused", "InputError: no such box"),
     ]
+
+
+UNEXPLAINED = """
+publication: some-paper
+document: "Some paper, 2026"
+tables:
+  - id: t
+    family: copies
+    bench: {topology: rtx6000-pcie3, benchmark: copy, source: dram, target: gpu, initiator: gpu0}
+    columns: [id, unexplained, "= bandwidth [GB/s]"]
+    rows:
+      - [told, "a slot of half the width", 6]
+      - [silent, null, 6]
+      - [near, null, 12.3]
+"""
+
+
+def test_an_error_that_no_law_explains_is_printed_with_what_is_known_of_it(tmp_path, capsys):
+    (tmp_path / "t.yaml").write_text(UNEXPLAINED)
+    assert run(["validate", str(tmp_path / "t.yaml"), "--workers", "1", "--out", ""]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "not explained: +106 %  some-paper/t/told: a slot of half the width" in lines
+    assert "off by more than 25 % without a word on why: 1 row (--worst N lists the largest errors)" in lines
+    assert not any("near" in item for item in lines)
 
 
 def test_verdicts_count_tight_as_fits(report):
