@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 from sim.errors import Fault, InputError
-from sim.interchange.machines import Figure, Layout
+from sim.interchange.machines import Layout
 from sim.study.machine_draft import Draft, catalogue_of, copied, gb_per_s, gpu_part, matching_cpu, num_gpus
+from sim.study.machine_expanders import add_expanders
 from sim.study.machine_figures import Grid, fit_curve, grid_of
 
 #: of a socket that no file and no catalogue part describes (assumed, listed): cores, GB/s, GiB, ns, lines in flight, PCIe lanes
@@ -18,7 +18,6 @@ _CURVE = {"a": 0.118, "c": 0.375, "k": 0.876}
 _EFFICIENCY = 0.8
 #: rate of the link between two sockets and what it adds to a load, where nothing was measured: two UPI links
 _SOCKET_RATE, _SOCKET_NS = 50e9, 60
-_CXL_RATE, _CXL_NS = 25e9, 250
 #: processors that GPUs on a coherent link come with: one for each GPU, or one for all dies of MI250X
 _GRACE, _XGMI_HOST = "grace-480gb", "epyc-7a53"
 #: fields of a catalogue CPU that measured memory and sockets replace
@@ -45,7 +44,7 @@ def add_host(draft: Draft, layout: Layout) -> None:
         draft.devices[name] = {"part": "host-cpu", "host": "host0"}
     if num > 1:
         _join(draft, names, grid)
-    _cxl(draft, layout, grid)
+    add_expanders(draft, layout, grid)
 
 
 def _check_nodes(layout: Layout, grid: Grid) -> None:
@@ -241,65 +240,3 @@ def _join(draft: Draft, names: list[str], grid: Grid) -> None:
         draft.links["sockets"] = {"part": "socket-link", "lanes": 1, "between": names}
     else:
         draft.links["sockets"] = {"part": "socket-link", "lanes": 1, "mesh": names}
-
-
-def _cxl(draft: Draft, layout: Layout, grid: Grid) -> None:
-    """A CXL device for each node of that kind, or each memory device on the bus, or each column of MLC without a row."""
-    nodes = [node for node in layout.nodes if node.kind == "cxl"]
-    boards = layout.of_kind("cxl")
-    found: list[tuple[int, float, int]] = [(node.socket, node.capacity_bytes, node.number) for node in nodes]
-    if not found:
-        found = [(board.socket, board.capacity_bytes, -1) for board in boards]
-    if not found and grid.without_cores:
-        draft.assumptions.append("NUMA nodes without cores: CXL memory of the first socket")
-        found = [(0, 0.0, number) for number in grid.without_cores]
-    found = _numbered(draft, found, grid.without_cores)
-    by_number: dict[int, dict[str, list[Figure]]] = defaultdict(lambda: {"latency": [], "bandwidth": []})
-    for name, table in (("latency", grid.latency), ("bandwidth", grid.bandwidth)):
-        for (_, column), figure in table.items():
-            by_number[column][name].append(figure)
-    if found:  # it is there, so the socket speaks it
-        draft.parts["host-cpu"].setdefault(
-            "cxl", {"part": "cxl2-pcie5", "lanes": draft.assume("CXL lanes of a socket", _LANES)}
-        )
-    for index, (socket, capacity, number) in enumerate(found):
-        part = f"cxl-memory-{index}"
-        latency, bandwidth = by_number[number]["latency"], by_number[number]["bandwidth"]
-        size = (
-            {"value": f"{capacity / 2**30:.6g} GiB", "source": draft.cite("datasheet", layout.source)}
-            if capacity
-            else draft.assume(f"capacity of cxl{index}", "128 GiB")
-        )
-        rate = (
-            draft.measured(gb_per_s(max(f.value for f in bandwidth)), bandwidth, f"reads of node {number}")
-            if bandwidth
-            else draft.assume(f"reads of cxl{index}", gb_per_s(_CXL_RATE))
-        )
-        idle = (
-            draft.measured(f"{min(f.value for f in latency) * 1e9:.5g} ns", latency, f"latency of node {number}")
-            if latency
-            else draft.assume(f"latency of cxl{index}", f"{_CXL_NS} ns")
-        )
-        lanes = 8 if float(str(rate["value"]).split()[0]) < 28 else 16
-        link = draft.assume(f"link of cxl{index}", lanes, "CXL 2.0 lanes at 32 GT/s")
-        draft.parts[part] = {
-            "kind": "cxl", "title": f"CXL memory {index}, as achieved", "source": rate["source"],
-            "link": {"part": "cxl2-pcie5", "lanes": link}, "memory": "host-memory", "channels": 1, "capacity": size,
-            "latency": {"idle": idle}, "read_bandwidth": rate,
-        }  # fmt: skip
-        draft.devices[f"cxl{index}"] = {"part": part, "to": f"cpu{min(socket, _last_cpu(draft))}"}
-
-
-def _numbered(draft: Draft, found: list[tuple[int, float, int]], measured: list[int]) -> list[tuple[int, float, int]]:
-    """Memory devices with the NUMA nodes that MLC measured, where the layout's numbers are others: in order, if as many."""
-    if not found or not measured or set(measured) & {number for _, _, number in found}:
-        return found
-    if len(found) == len(measured):
-        return [(socket, size, number) for (socket, size, _), number in zip(found, sorted(measured), strict=True)]
-    nodes = ", ".join(map(str, measured))
-    draft.assumptions.append(f"measured NUMA nodes without cores ({nodes}): not used, the layout has {len(found)} of them")
-    return found
-
-
-def _last_cpu(draft: Draft) -> int:
-    return sum(name.startswith("cpu") for name in draft.devices) - 1

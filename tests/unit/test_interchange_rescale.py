@@ -80,7 +80,9 @@ def test_traffic_that_the_memory_cannot_carry_is_cut() -> None:
 
 
 def test_an_unknown_source_part_is_refused_unless_the_machine_has_it() -> None:
-    with pytest.raises(InputError, match=r"recorded on Quadro, which is not in the part catalogue; name it: --source-part"):
+    with pytest.raises(
+        InputError, match=r"recorded on Quadro, which is not in the part catalogue; name it with source_part: PART"
+    ):
         on("dgx-h100", SMALL, "Quadro", None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from sim.errors import Fault, InputError
 from sim.interchange import kernel_class
 from sim.interchange.chakra.nodes import COMM_TYPES, Node, NodeType, Trace, io_info
+from sim.interchange.chakra.order import ordered
 from sim.interchange.groups import Communicator, Groups, communicator
 from sim.interchange.joined import join_collectives
 from sim.interchange.kineto.events import clean_name
@@ -93,6 +93,7 @@ class _Reader:
         self.nodes = {node.id: node for node in trace.nodes}
         if len(self.nodes) < len(trace.nodes):
             counts["nodes with an id that occurs before (dropped)"] += len(trace.nodes) - len(self.nodes)
+        self.deps: dict[int, list[int]] = {}
         self.sequence: Counter[str] = Counter()
         self.place: dict[int, tuple[str, int]] = {}
         self.streams: dict[tuple[str, Any], str] = {}
@@ -101,52 +102,8 @@ class _Reader:
 
     def operations(self) -> list[StepOperation]:
         """All operations, in topological order, which is also the order of the streams."""
-        return [self._operation(self.nodes[identity]) for identity in self._order()]
-
-    def _deps(self, node: Node) -> list[int]:
-        known = [dep for dep in dict.fromkeys((*node.ctrl_deps, *node.data_deps)) if dep in self.nodes]
-        missing = len(set(node.ctrl_deps) | set(node.data_deps)) - len(known)
-        if missing:
-            self.counts["dependencies on nodes that are not in the file (ignored)"] += missing
-        return known
-
-    def _order(self) -> list[int]:
-        """Ids in a topological order, lowest first.
-
-        The PyTorch converter splits an operator around its kernels and lets pieces name a later piece as their parent: if
-        nodes wait in a circle, control dependencies on later ids are dropped (counted) and the rest is tried once more.
-        """
-        self.deps = {identity: self._deps(node) for identity, node in self.nodes.items()}
-        order, stuck = self._sorted()
-        if stuck:
-            for identity in stuck:
-                parents = {dep for dep in self.nodes[identity].ctrl_deps if dep >= identity}
-                self.counts["control dependencies on later nodes (dropped: they close a circle)"] += len(parents)
-                self.deps[identity] = [dep for dep in self.deps[identity] if dep not in parents]
-            order, stuck = self._sorted()
-        if stuck:
-            names = [f"{identity} {self.nodes[identity].name}" for identity in stuck[:3]]
-            what = f"nodes wait for each other in a circle, among them {', '.join(names)}"
-            raise InputError(Fault(what=what, remedy="correct ctrl_deps and data_deps", file=self.trace.file))
-        return order
-
-    def _sorted(self) -> tuple[list[int], list[int]]:
-        waits, successors = {}, defaultdict(list)
-        for identity, deps in self.deps.items():
-            waits[identity] = len(deps)
-            for dep in deps:
-                successors[dep].append(identity)
-        ready = [identity for identity, count in waits.items() if not count]
-        heapq.heapify(ready)
-        order = []
-        while ready:
-            identity = heapq.heappop(ready)
-            order.append(identity)
-            for then in successors[identity]:
-                waits[then] -= 1
-                if not waits[then]:
-                    heapq.heappush(ready, then)
-        return order, [identity for identity, count in waits.items() if count]
+        order, self.deps = ordered(self.nodes, self.counts, self.trace.file)
+        return [self._operation(self.nodes[identity]) for identity in order]
 
     def _operation(self, node: Node) -> StepOperation:
         fields = self._fields(node)
@@ -268,6 +225,7 @@ class _Reader:
             recorded_s=seconds,
             dtype=dtype,
             name=clean_name(node.name),
+            variant=kernel_class.variant_of(node.name),
         )
         return {"kind": Kind.COMPUTE, "category": "compute", "kernels": (kernel,)}
 

@@ -18,8 +18,9 @@ from sim.interchange.groups import Groups
 from sim.interchange.kineto.events import Recording
 from sim.interchange.kineto.handover import predecessors
 from sim.interchange.kineto.links import Call, Linked, Operator, Work
+from sim.interchange.kineto.queues import is_collective, main_queues
 from sim.interchange.kineto.steps import Window
-from sim.interchange.kineto.waits import Waits, find_waits, is_collective, main_queues
+from sim.interchange.kineto.waits import Waits, find_waits
 from sim.interchange.kineto.works import WorkDescriber
 from sim.interchange.rules import Rule
 from sim.interchange.statistics import UNEXPLAINED_GAP, UNRECORDED_WORK

@@ -9,19 +9,14 @@ from __future__ import annotations
 import bisect
 import statistics
 from collections import Counter, defaultdict
-from functools import lru_cache
 
 import msgspec
 
+from sim.interchange.kineto.edges import Edges
 from sim.interchange.kineto.links import Call, Linked, Work
+from sim.interchange.kineto.queues import LATE_NS, SLACK_NS, TIGHT_NS, Queues
 
 _US = 1000
-#: clocks of CPU and GPU agree to about this; the truncated dialect is off by up to 1 us at either end
-_SLACK_NS = 2 * _US
-#: a work that starts later than this after everything known was ready waited for something unknown
-_LATE_NS = 5 * _US
-#: a dependency explains a late start only if it ended at most this long before it
-_TIGHT_NS = 20 * _US
 #: smaller pageable copies go into the command buffer and return at once (CUDA documents 64 KB)
 _STAGED_BYTES = 2**16
 #: launches block when this many works are queued and not started (CUDA's queue holds 1024)
@@ -45,67 +40,18 @@ class Waits(msgspec.Struct):
     late_ns: list[int]
 
 
-class _Queues:
-    """Works per queue with their launch times, for "the last work of queue q launched before t"."""
-
-    def __init__(self, linked: Linked) -> None:
-        self.calls = linked.calls
-        self.works = linked.works
-        self.of: dict[tuple[int, int], list[Work]] = defaultdict(list)
-        self.launched: dict[tuple[int, int], list[int]] = {}
-        for work in linked.works:
-            self.of[work.queue].append(work)
-        for queue, works in self.of.items():
-            times, latest = [], -(2**62)
-            for work in works:
-                latest = max(latest, linked.calls[work.call].start_ns if work.call >= 0 else latest)
-                times.append(latest)
-            self.launched[queue] = times
-        self.starts = sorted(work.start_ns for work in linked.works)
-        self.launches = sorted(linked.calls[work.call].start_ns for work in linked.works if work.call >= 0)
-        self.orphans = len(linked.works) - len(self.launches)
-
-    def last_before(self, queue: tuple[int, int], time_ns: int) -> Work | None:
-        """The last work of `queue` whose launch began before `time_ns`."""
-        at = bisect.bisect_left(self.launched[queue], time_ns)
-        return self.of[queue][at - 1] if at else None
-
-    def backlog(self, time_ns: int) -> int:
-        """Works launched and not started at `time_ns`."""
-        return bisect.bisect_left(self.launches, time_ns) + self.orphans - bisect.bisect_left(self.starts, time_ns)
-
-
-def is_collective(work: Work) -> bool:
-    """Whether a kernel is one of NCCL's or RCCL's (they name themselves)."""
-    return work.kind == "kernel" and _names_collective(work.name)
-
-
-@lru_cache(maxsize=2**16)
-def _names_collective(name: str) -> bool:
-    plain = name.lower()
-    return "nccl" in plain or "rccl" in plain
-
-
-def main_queues(works: list[Work]) -> dict[int, tuple[int, int]]:
-    """Per device the queue with the most kernel time that is not communication."""
-    busy: Counter[tuple[int, int]] = Counter()
-    for work in works:
-        busy[work.queue] += (work.end_ns - work.start_ns + 1) if work.kind == "kernel" and not is_collective(work) else 0
-    return {device: max((q for q in busy if q[0] == device), key=lambda q: busy[q]) for device in {q[0] for q in busy}}
-
-
 def find_waits(linked: Linked) -> Waits:
     """Resolve every blocking call and every cross-stream dependency of one recording."""
-    queues = _Queues(linked)
+    queues = Queues(linked)
     launch_ns, gap_ns = _latencies(linked, queues)
     counts: Counter[str] = Counter()
     calls = [_blocks_for(call, linked, queues, counts) for call in linked.calls]
     cpu_ns = _cpu_times(linked, queues, calls, counts)
-    works, late_ns = _Edges(linked, queues, counts, launch_ns).find()
+    works, late_ns = Edges(linked, queues, counts, launch_ns).find()
     return Waits(works, calls, cpu_ns, counts, launch_ns, gap_ns, late_ns)
 
 
-def _latencies(linked: Linked, queues: _Queues) -> tuple[int, int]:
+def _latencies(linked: Linked, queues: Queues) -> tuple[int, int]:
     """Launch latency on an idle queue (lower quartile: others waited for something) and gap of queued works (median)."""
     idle, queued = [], []
     for works in queues.of.values():
@@ -115,13 +61,13 @@ def _latencies(linked: Linked, queues: _Queues) -> tuple[int, int]:
             call = linked.calls[work.call]
             if before is None or before.end_ns < call.start_ns:
                 idle.append(work.start_ns - call.start_ns)
-            elif call.end_ns < before.end_ns - _LATE_NS:
+            elif call.end_ns < before.end_ns - LATE_NS:
                 queued.append(work.start_ns - before.end_ns)
     launch_ns = sorted(idle)[len(idle) // 4] if idle else 0
     return max(0, launch_ns), max(0, int(statistics.median(queued))) if queued else 0
 
 
-def _blocks_for(call: Call, linked: Linked, queues: _Queues, counts: Counter[str]) -> list[int]:
+def _blocks_for(call: Call, linked: Linked, queues: Queues, counts: Counter[str]) -> list[int]:
     """Works whose end lets a blocking call return."""
     if call.works:
         copies = [linked.works[i] for i in call.works if linked.works[i].kind == "memcpy"]
@@ -133,7 +79,7 @@ def _blocks_for(call: Call, linked: Linked, queues: _Queues, counts: Counter[str
         return _stream_sync(call, linked, queues, counts)
     if call.waits_for in ("device", "free"):
         lasts = [work for queue in queues.of if (work := queues.last_before(queue, call.start_ns)) is not None]
-        held = [work for work in lasts if work.end_ns <= call.end_ns + _SLACK_NS]
+        held = [work for work in lasts if work.end_ns <= call.end_ns + SLACK_NS]
         if call.waits_for == "free" and (len(held) < len(lasts) or not any(w.end_ns > call.start_ns for w in held)):
             return []
         if len(held) < len(lasts):
@@ -147,15 +93,15 @@ def _blocks_for(call: Call, linked: Linked, queues: _Queues, counts: Counter[str
 def _holds(copy: Work, call: Call) -> bool:
     """Whether a copy held the CPU: it was done when the call returned, or the call staged it from pageable memory."""
     is_staged = "Pageable -> Device" in copy.name and copy.size_bytes > _STAGED_BYTES and copy.start_ns < call.end_ns
-    return copy.end_ns <= call.end_ns + _SLACK_NS // 2 or is_staged
+    return copy.end_ns <= call.end_ns + SLACK_NS // 2 or is_staged
 
 
-def _stream_sync(call: Call, linked: Linked, queues: _Queues, counts: Counter[str]) -> list[int]:
+def _stream_sync(call: Call, linked: Linked, queues: Queues, counts: Counter[str]) -> list[int]:
     told = linked.syncs.get(call.correlation)
     lasts = {queue: work for queue in queues.of if (work := queues.last_before(queue, call.start_ns)) is not None}
     if told is not None and isinstance(told.stream, int) and told.stream >= 0:
         return [work.index for queue, work in lasts.items() if queue[1] == told.stream]
-    held = [work for work in lasts.values() if work.end_ns <= call.end_ns + _SLACK_NS]
+    held = [work for work in lasts.values() if work.end_ns <= call.end_ns + SLACK_NS]
     if not held:
         counts["stream synchronisations without a known stream"] += 1
         return []
@@ -165,13 +111,13 @@ def _stream_sync(call: Call, linked: Linked, queues: _Queues, counts: Counter[st
     latest = max(held, key=lambda work: work.end_ns)
     # the stream of the thread's last launch, unless only another one explains why the call took this long
     if recent is None or (
-        latest.end_ns > call.start_ns and recent.end_ns < call.start_ns and call.end_ns - call.start_ns > _TIGHT_NS
+        latest.end_ns > call.start_ns and recent.end_ns < call.start_ns and call.end_ns - call.start_ns > TIGHT_NS
     ):
         recent = latest
     return [recent.index]
 
 
-def _event_sync(call: Call, queues: _Queues, counts: Counter[str]) -> list[int]:
+def _event_sync(call: Call, queues: Queues, counts: Counter[str]) -> list[int]:
     """The event is not named: the work that ended last while the call lasted."""
     best: Work | None = None
     for queue, works in queues.of.items():
@@ -179,7 +125,7 @@ def _event_sync(call: Call, queues: _Queues, counts: Counter[str]) -> list[int]:
         for work in reversed(works[:at]):
             if work.end_ns <= call.start_ns:
                 break
-            if work.end_ns <= call.end_ns + _SLACK_NS and (best is None or work.end_ns > best.end_ns):
+            if work.end_ns <= call.end_ns + SLACK_NS and (best is None or work.end_ns > best.end_ns):
                 best = work
     if best is None:
         counts["event synchronisations that did not block (what they waited for is unknown)"] += 1
@@ -188,7 +134,7 @@ def _event_sync(call: Call, queues: _Queues, counts: Counter[str]) -> list[int]:
     return [best.index]
 
 
-def _cpu_times(linked: Linked, queues: _Queues, waits: list[list[int]], counts: Counter[str]) -> list[tuple[int, int]]:
+def _cpu_times(linked: Linked, queues: Queues, waits: list[list[int]], counts: Counter[str]) -> list[tuple[int, int]]:
     """CPU time of each call before and after its wait; a launch held by a full queue costs a usual launch."""
     usual: dict[str, list[int]] = defaultdict(list)
     for call, held in zip(linked.calls, waits, strict=True):
@@ -209,132 +155,3 @@ def _cpu_times(linked: Linked, queues: _Queues, waits: list[list[int]], counts: 
         else:
             times.append((duration, 0))
     return times
-
-
-class _Edges:
-    """Cross-stream dependencies of works, one recording."""
-
-    def __init__(self, linked: Linked, queues: _Queues, counts: Counter[str], launch_ns: int) -> None:
-        self.linked, self.queues, self.counts, self.launch_ns = linked, queues, counts, launch_ns
-        self.main = main_queues(linked.works)
-        self.found: list[list[int]] = [[] for _ in linked.works]
-        self.awaited: dict[tuple[tuple[int, int], tuple[int, int]], int] = defaultdict(lambda: -1)
-        self.num_orders = _orders_before_launch(linked)
-        self.has_orders = any(call.waits_for == "order" for call in linked.calls)
-
-    def find(self) -> tuple[list[list[int]], list[int]]:
-        """(works waited for; ns by which its start is later than anything explains), per work."""
-        self._recorded()
-        late_ns = [0] * len(self.found)
-        previous: dict[tuple[int, int], Work] = {}
-        for work in self.linked.works:
-            if work.call >= 0:
-                self._structural(work)
-                late_ns[work.index] = self._late(work, previous.get(work.queue))
-            elif work.queue in previous:
-                late_ns[work.index] = self._late_orphan(work, previous[work.queue])
-            previous[work.queue] = work
-        return self.found, late_ns
-
-    def _add(self, first: Work, then: Work, rule: str) -> None:
-        if first.index not in self.found[then.index]:
-            self.found[then.index].append(first.index)
-            self.counts[f"cross-stream waits {rule}"] += 1
-        key = (then.queue, first.queue)
-        self.awaited[key] = max(self.awaited[key], first.index)
-
-    def _recorded(self) -> None:
-        """`Stream Wait Event` rows name both streams and the record call."""
-        for call in self.linked.calls:
-            told = self.linked.syncs.get(call.correlation)
-            if call.waits_for != "order" or told is None or not isinstance(told.wait_on_stream, int):
-                continue
-            if told.wait_on_stream < 0 or not isinstance(told.stream, int):
-                continue
-            record = self.linked.num_records.get(told.wait_on_cuda_event_record_corr_id or -1)
-            limit_ns = record.start_ns if record is not None else call.start_ns
-            for queue in self.queues.of:
-                if queue[1] == told.stream:
-                    self._order(queue, call, (queue[0], told.wait_on_stream), limit_ns)
-
-    def _order(self, queue: tuple[int, int], call: Call, source: tuple[int, int], limit_ns: int) -> None:
-        at = bisect.bisect_left(self.queues.launched[queue], call.end_ns)
-        if source in self.queues.of and at < len(self.queues.of[queue]):
-            first = self.queues.last_before(source, limit_ns)
-            if first is not None:
-                self._add(first, self.queues.of[queue][at], "as recorded")
-
-    def _is_consistent(self, first: Work, then: Work) -> bool:
-        return first.end_ns <= then.start_ns + _SLACK_NS
-
-    def _structural(self, work: Work) -> None:
-        """A stream-wait call just before the launch orders the launch after the other stream's latest work."""
-        call = self.linked.calls[work.call]
-        count = self.num_orders[work.call]
-        main = self.main[work.queue[0]]
-        if work.queue != main and not self.has_orders and is_collective(work):
-            first = self.queues.last_before(main, call.start_ns)
-            if first is not None and self._is_consistent(first, work):
-                self._add(first, work, "inferred from the call order")
-        candidates = []
-        for queue in self.queues.of if count else ():
-            if queue != work.queue and queue[0] == work.queue[0]:
-                first = self.queues.last_before(queue, call.start_ns)
-                if first is not None and first.index > self.awaited[work.queue, queue] and self._is_consistent(first, work):
-                    launched_ns = self.linked.calls[first.call].start_ns if first.call >= 0 else 0
-                    candidates.append((queue != main, -launched_ns, first))
-        # the main stream first (communication waits for what it sends), then the latest launches
-        for _, _, first in sorted(candidates, key=lambda row: row[:2])[:count]:
-            self._add(first, work, "inferred from the call order")
-
-    def _late(self, work: Work, before: Work | None) -> int:
-        """A start later than launch and stream order allow, right after another stream's work ended: it waited for it."""
-        call = self.linked.calls[work.call]
-        # a long kernel launch submits at its end; a copy call may last as long as the copy
-        submitted_ns = call.end_ns if work.kind == "kernel" else call.start_ns
-        ready_ns = max(call.start_ns + self.launch_ns, submitted_ns)
-        ends = [self.linked.works[i].end_ns for i in self.found[work.index]]
-        ready_ns = max([ready_ns, *ends, *([before.end_ns] if before else [])])
-        late_ns = work.start_ns - ready_ns
-        if late_ns <= _LATE_NS:
-            return 0
-        best: Work | None = None
-        for queue, works in self.queues.of.items():
-            if queue == work.queue or queue[0] != work.queue[0]:
-                continue
-            at = bisect.bisect_left(self.queues.launched[queue], call.start_ns)
-            for first in reversed(works[:at]):
-                if first.end_ns <= ready_ns:
-                    break
-                if first.end_ns <= work.start_ns + _SLACK_NS // 2 and (best is None or first.end_ns > best.end_ns):
-                    best = first
-        if best is not None and work.start_ns - best.end_ns <= _TIGHT_NS:
-            self._add(best, work, "inferred from the times")
-            return 0
-        return late_ns
-
-    def _late_orphan(self, work: Work, before: Work) -> int:
-        """The same for a work whose launch is not recorded: late against its stream and the other streams' works."""
-        late_ns = work.start_ns - before.end_ns
-        if late_ns <= _TIGHT_NS:
-            return 0
-        for queue, works in self.queues.of.items():
-            if queue == work.queue or queue[0] != work.queue[0]:
-                continue
-            at = bisect.bisect_right(works, work.start_ns + _SLACK_NS // 2, key=lambda item: item.end_ns)
-            if at and work.start_ns - works[at - 1].end_ns <= _TIGHT_NS:
-                self._add(works[at - 1], work, "inferred from the times")
-                return 0
-        return late_ns
-
-
-def _orders_before_launch(linked: Linked) -> list[int]:
-    """Per call: stream-wait calls of its thread since the launch before it."""
-    pending: Counter[tuple[int | str, int | str]] = Counter()
-    counts = [0] * len(linked.calls)
-    for call in linked.calls:
-        if call.waits_for == "order":
-            pending[call.thread] += 1
-        elif call.works:
-            counts[call.index] = pending.pop(call.thread, 0)
-    return counts

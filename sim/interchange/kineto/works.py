@@ -11,7 +11,7 @@ from sim.interchange.kernel_class import Amount
 from sim.interchange.kineto import collectives
 from sim.interchange.kineto.events import Recording
 from sim.interchange.kineto.links import Linked, Work
-from sim.interchange.kineto.waits import is_collective
+from sim.interchange.kineto.queues import is_collective
 from sim.interchange.rules import Rule, class_of
 from sim.records import Dtype, Kernel, Kind
 
