@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
 
 from sim.experiment.preparing import lowered, step_of
 from sim.experiment.solving import summarised
+from sim.metrics.inference import InferenceTimes
+from sim.placement.access_counters import NAME as ACCESS_COUNTER
+from sim.placement.access_counters import answer_while_moving_s
 from sim.placement.capacity import capacity_plan
 from sim.placement.demand import demands, planned
 from sim.placement.heat import groups_of
@@ -86,6 +92,11 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
     placement, pending, history = first, list[Migration](), list[TieringStep]()
     lying: dict[Pages, dict[str, float]] = {}  # share of a class's bytes by tier, of its pages by heat
     elapsed_s, num_unseen, step_s = 0.0, 0, option(options, "scan_period_s")
+    answers = list[InferenceTimes | None]()
+
+    def told() -> tuple[TieringStep, ...]:
+        return _while_moving(history, answers, option(options, _RATE)) if name == ACCESS_COUNTER else tuple(history)
+
     covered = 1.0  # share of a step's time that its replay shows: of an answer, the sampled tokens
     while True:
         now = dataclasses.replace(job, placement=placement)
@@ -94,7 +105,8 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
         moved, pending = _portion(pending, option(options, _RATE) * step_s)
         in_replay = [dataclasses.replace(move, size_bytes=move.size_bytes * covered) for move in moved]
         seen = _beside(program, in_replay, machine, device, options)
-        step_s = summarised(dataclasses.replace(scenario, jobs=(now,)), program, seen)[0].step_time_s
+        summary, times = summarised(dataclasses.replace(scenario, jobs=(now,)), program, seen)
+        step_s = summary.step_time_s
         covered = min(1.0, seen.makespan_s / step_s)
         sizes = demands(step, len(machine.seats()))
         if isinstance(job.workload, (Training, Inference)):
@@ -118,8 +130,9 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
         touches = {pages: sizes[pages[0]].touched_bytes_per_step * share for pages, (_, share) in heat.items()}
         views = seen_by(name, machine, device, options, taken)
         history.append(_row(step_s, moved, resident, touches, views[0].name))
+        answers.append(times)
         if len(history) >= option(options, "steps"):
-            return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))
+            return Settled(job=now, step=step, program=program, replay=seen, steps=told())
         elapsed_s, num_unseen = elapsed_s + step_s, num_unseen + 1
         if moved:
             lying = _moved(lying, moved, {name: demand.size_bytes for name, demand in sizes.items()})
@@ -130,7 +143,26 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
             pending = list(policy(name).decide(observation, options))
             elapsed_s, num_unseen = 0.0, 0
             if sum(move.size_bytes for move in pending) <= _STEADY * sum(sum(parts.values()) for parts in resident.values()):
-                return Settled(job=now, step=step, program=program, replay=seen, steps=tuple(history))
+                return Settled(job=now, step=step, program=program, replay=seen, steps=told())
+
+
+def _while_moving(
+    history: Sequence[TieringStep], answers: Sequence[InferenceTimes | None], rate_bytes_per_s: float
+) -> tuple[TieringStep, ...]:
+    """Answers whose pages arrive while they run: each takes less than with all pages where it began.
+
+    The replay in which the counters passed their threshold is no answer of its own: the first one moves pages already.
+    """
+    rows, answers = (list(history[1:]), answers[1:]) if len(history) > 1 else (list(history), answers)
+    for i, (own, later) in enumerate(pairwise(answers)):
+        if own is not None and later is not None and own.time_per_output_token_s > 0.0:
+            seconds = answer_while_moving_s(
+                own.time_to_first_token_s, own.time_per_output_token_s, later.time_per_output_token_s,
+                (own.total_s - own.time_to_first_token_s) / own.time_per_output_token_s,
+                rows[i].promoted_bytes, rate_bytes_per_s,
+            )  # fmt: skip
+            rows[i] = replace(rows[i], step_time_s=min(rows[i].step_time_s, seconds))
+    return tuple(rows)
 
 
 def _portion(pending: Sequence[Migration], size_bytes: float) -> tuple[list[Migration], list[Migration]]:

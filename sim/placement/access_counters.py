@@ -8,6 +8,7 @@ uvm_gpu_access_counters.c (uvm_perf_access_counter_threshold 256); CUDA programm
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from sim.laws.paging import gpu_fault_rate
@@ -52,6 +53,28 @@ def counted_views(machine: Machine, device: str, taken: Mapping[str, float]) -> 
             )
         )  # fmt: skip
     return views
+
+
+def answer_while_moving_s(
+    prefill_s: float, token_s: float, later_token_s: float, num_tokens: float, moved_bytes: float, rate_bytes_per_s: float
+) -> float:
+    """Seconds of an answer during which the driver moves so many bytes: tokens come faster as pages arrive.
+
+    A token takes `token_s` before the move and `later_token_s` after it, in between in proportion to what is still to come:
+    dt/dn = A - k t, so t(n) = A / k (1 - exp(-k n)) with A the first token's time after the prefill.
+    """
+    if moved_bytes < 1.0:
+        return prefill_s + num_tokens * token_s
+    done = min(moved_bytes, rate_bytes_per_s * prefill_s)
+    first_s = token_s + (later_token_s - token_s) * done / moved_bytes
+    gain = (token_s - later_token_s) * rate_bytes_per_s / moved_bytes
+    left_s = (moved_bytes - done) / rate_bytes_per_s
+    if abs(gain) * num_tokens < 1e-9:
+        return prefill_s + num_tokens * first_s
+    num_moving = -math.log(1.0 - gain * left_s / first_s) / gain
+    if num_tokens <= num_moving:
+        return prefill_s - first_s / gain * math.expm1(-gain * num_tokens)
+    return prefill_s + left_s + (num_tokens - num_moving) * later_token_s
 
 
 def driver_rate(machine: Machine, device: str) -> float:

@@ -3,11 +3,14 @@
 from functools import cache
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sim.config import load_scenario, scenario_of
 from sim.errors import InputError
 from sim.experiment import run
 from sim.laws.paging import gpu_fault_rate
+from sim.placement.access_counters import answer_while_moving_s
 
 
 @cache
@@ -85,3 +88,41 @@ def test_the_first_answer_from_system_memory_is_read_over_the_link():
 def test_what_makes_no_sense_is_refused(topology, inference, message):
     with pytest.raises(InputError, match=message):
         scenario_of({"topology": topology, "workload": {"inference": {"model": "llama-2-7b", **inference}}}).resolve()
+
+
+def played_s(prefill_s: float, token_s: float, later_s: float, num_tokens: int, moved: float, rate: float) -> float:
+    """Token after token, each at the speed of the pages that have arrived when it begins."""
+    now = prefill_s
+    for _ in range(num_tokens):
+        now += token_s + (later_s - token_s) * min(1.0, rate * now / moved)
+    return now
+
+
+@pytest.mark.parametrize("num_tokens", [10, 400, 4000])
+def test_pages_that_arrive_within_an_answer_speed_up_its_later_tokens(num_tokens: int) -> None:
+    arguments = (0.5, 40e-3, 8e-3, num_tokens, 60e9, 11e9)  # all have arrived after 5.5 s
+    assert answer_while_moving_s(*arguments) == pytest.approx(played_s(*arguments), rel=0.01)
+
+
+@given(st.floats(0, 5), st.floats(1e-3, 0.1), st.floats(0.05, 1), st.integers(0, 500), st.floats(0, 1e12), st.floats(1e9, 1e11))
+def test_an_answer_lies_between_all_pages_here_and_all_there(
+    prefill_s: float, token_s: float, gain: float, num_tokens: int, moved: float, rate: float
+) -> None:
+    later_s = gain * token_s
+    found = answer_while_moving_s(prefill_s, token_s, later_s, num_tokens, moved, rate)
+    assert (prefill_s + num_tokens * later_s) * (1 - 1e-9) <= found <= (prefill_s + num_tokens * token_s) * (1 + 1e-9)
+
+
+def test_the_first_answer_on_a_superchip_moves_its_pages_while_it_runs() -> None:
+    def rows(output_length: int) -> tuple[float, float]:
+        inference = {"model": "llama-2-13b", "weights": "fp16", "prompt_length": 128, "output_length": output_length}
+        answers = [
+            run(scenario_of({"topology": "gh200", "workload": {"inference": inference | more}}).resolve(), with_penalty=False)
+            for more in ({"is_system": True}, {})
+        ]
+        return answers[0].tiering[0].step_time_s, answers[1].summary.step_time_s
+
+    short, fast = rows(32)
+    assert short > 2 * fast  # most tokens come before their pages
+    long, fast = rows(2000)
+    assert fast < long < 1.3 * fast  # 26 GB take 2.4 s of 20
