@@ -1,4 +1,4 @@
-"""Bytes of one stored weight by what it belongs to: mixtures whose experts alone are in a narrow format."""
+"""Bytes of one stored weight by what it belongs to: experts alone in a narrow format, embeddings and heads in 16 bits."""
 
 from __future__ import annotations
 
@@ -14,22 +14,35 @@ from sim.workload.shapes import ParameterCount
 _EXPERTS_ONLY = frozenset({"mxfp4"})
 
 
+#: formats that replace the matrices of blocks only (bitsandbytes, AWQ, GPTQ): always, and by frameworks that load such files
+_BLOCKS_ONLY = frozenset({"nf4"})
+_BLOCKS_ONLY_FILES = frozenset({"nf4", "int4", "int8"})
+
+
 class StoredWeight(NamedTuple):
-    """Bytes of a routed expert's weight, and of any other."""
+    """Bytes of a routed expert's weight, of one of the embedding, of the head, and of any other."""
 
     routed: float
     other: float
+    embedding: float
+    head: float
 
     def size(self, count: ParameterCount) -> float:
         """Bytes of a whole model."""
-        return count.routed * self.routed + (count.total - count.routed) * self.other
+        rest = count.total - count.routed - count.embedding - count.head
+        ends = count.embedding * self.embedding + count.head * self.head
+        return count.routed * self.routed + ends + rest * self.other
 
 
 def stored_weight(inference: Inference) -> StoredWeight:
     """How the weights of this job are stored."""
-    size = WEIGHT_BYTES[inference.weights]
-    if not inference.model.experts or inference.weights not in _EXPERTS_ONLY:
-        return StoredWeight(size, size)
+    size, wide = WEIGHT_BYTES[inference.weights], WEIGHT_BYTES["bf16"]
     profile = INFERENCE_PROFILES.get(inference.framework)
-    is_ggml = profile is not None and profile.gemm_variant.startswith("ggml")
-    return StoredWeight(size, WEIGHT_BYTES["q8_0" if is_ggml else "bf16"])
+    if inference.model.experts and inference.weights in _EXPERTS_ONLY:
+        is_ggml = profile is not None and profile.gemm_variant.startswith("ggml")
+        other = WEIGHT_BYTES["q8_0"] if is_ggml else wide
+        return StoredWeight(size, other, other, other)
+    if inference.weights in (_BLOCKS_ONLY_FILES if profile is not None and profile.loads_quantised else _BLOCKS_ONLY):
+        is_tied = inference.model.tied_embeddings
+        return StoredWeight(size, size, wide, size if profile is not None and profile.quantises_head and not is_tied else wide)
+    return StoredWeight(size, size, size, size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 
 from sim.units import Bytes, Doc, Fraction, Seconds
 from sim.workload.shape import ModelShape
@@ -101,6 +101,7 @@ class Adapter:
         Literal["bf16", "nf4", "int8"] | None, Doc("precision of the frozen weights; default nf4 with qlora, bf16 otherwise")
     ] = None
     double_quantization: Annotated[bool, Doc("quantise the quantisation constants too (QLoRA)")] = True
+    dropout: Annotated[float, Ge(0), Lt(1), Doc("of the adapters' inputs; above 0 each keeps a copy and a mask")] = 0.0
 
     @property
     def stored(self) -> str:

@@ -197,8 +197,10 @@ def test_a_deepspeed_part_that_contradicts_its_arguments_is_refused(tmp_path):
 def test_a_quantised_base_with_adapters(tmp_path):
     text = "model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nfinetuning_type: lora\nquantization_bit: 4\nlora_rank: 8\n"
     text += "lora_target: q_proj,v_proj\nper_device_train_batch_size: 1\nbf16: true\nuse_liger_kernel: true\n"
+    text += "lora_dropout: 0.05\n"
     job = training(huggingface(tmp_path, text, Asked(topology="dgx-a100", gpus=1)))
-    assert job["adapter"] == {"type": "qlora", "base": "nf4", "rank": 8, "targets": ["q", "v"]}
+    assert job["adapter"] == {"type": "qlora", "base": "nf4", "rank": 8, "targets": ["q", "v"], "dropout": 0.05}
+    assert job["framework"] == "llama-factory"  # finetuning_type is LlamaFactory's
     assert (job["model"], job["loss"]) == ("llama-3-8b", "fused_linear")
 
 

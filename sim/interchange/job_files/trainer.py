@@ -45,7 +45,7 @@ _INERT_STARTS = (
     "data_seed", "do_", "num_train_epochs", "max_steps", "weight_decay", "max_grad_norm", "output_dir", "overwrite",
     "run_name", "ddp_", "dataset", "data_", "dataloader_", "group_by_length", "length_column", "label", "metric",
     "greater_is_better", "load_best", "remove_unused", "resume_from", "preprocessing_", "template", "packing",
-    "per_device_eval", "lora_alpha", "lora_dropout", "lora_bias", "bnb_4bit_", "optim_args", "tf32", "local_rank",
+    "per_device_eval", "lora_alpha", "lora_bias", "bnb_4bit_", "optim_args", "tf32", "local_rank",
     "disable_tqdm", "prediction_loss", "skip_", "full_determinism", "neftune", "include_", "torch_empty_cache",
     "tokenizer", "trust_remote", "use_fast", "chat_template", "plot_", "stage", "val_size", "max_samples", "use_peft",
     "use_cpu", "no_cuda", "fp16_opt", "fp16_backend", "half_precision", "gradient_checkpointing_kwargs", "task_type",
@@ -71,7 +71,7 @@ def read_trainer(root: Block) -> tuple[JobSettings, Mapping[str, Any] | str | No
         elif "architectures" in root.data or "hidden_size" in root.data:
             what, remedy = "is the config.json of a model", "name it with --model FILE"
         raise InputError(Fault(what=what, remedy=remedy, file=root.file))
-    found = JobSettings(training={"framework": "hf-trainer"})
+    found = JobSettings(training={"framework": "llama-factory" if "finetuning_type" in root.data else "hf-trainer"})
     found.model = root.word(root.first("model_name_or_path", "base_model_name_or_path", "base_model")) or ""
     _batch(root, found)
     _numbers(root, found)
@@ -145,6 +145,7 @@ def _adapter(root: Block, found: JobSettings) -> None:
     """LoRA and QLoRA, by any of the names that scripts use."""
     rank_key = root.first("lora_r", "lora_rank", "r")
     rank = root.count(rank_key, least=1)
+    dropout = root.number("lora_dropout")
     kind = (root.word("peft_type") or root.word("finetuning_type") or root.word("adapter") or "").lower()
     is_lora = kind in ("lora", "qlora") or (not kind and bool(root.flag("use_peft") or (rank and rank_key != "r")))
     if kind not in ("", "lora", "qlora", "full", "none"):
@@ -166,6 +167,10 @@ def _adapter(root: Block, found: JobSettings) -> None:
             found.training["adapter.double_quantization"] = double
     if rank:
         found.training["adapter.rank"] = rank
+    if dropout is not None and not 0 <= dropout < 1:
+        root.fault("lora_dropout", f"must be at least 0 and below 1, got {dropout:g}")
+    elif dropout:
+        found.training["adapter.dropout"] = dropout
     targets = root.get(root.first("lora_target_modules", "lora_target", "target_modules"))
     if root.flag("lora_target_linear"):
         found.training["adapter.targets"] = ["all"]

@@ -117,7 +117,7 @@ class Lane:
             done = self._add(
                 stage, "compute", Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer,
                 is_host_allocated=self.is_host_allocated,
-                dispatch_s=0.0 if num_passes else self.profile.dispatch_layer_s, fixed_s=self._split_s() * max(1, num_passes),
+                dispatch_s=0.0 if num_passes else self._dispatch_s(), fixed_s=self._split_s() * max(1, num_passes),
                 **mark,
             )  # fmt: skip
             if is_split:
@@ -208,6 +208,9 @@ class Lane:
             bytes_per_element=self.profile.cpu_attention_traffic, tensor_class=TensorClass.KV_CACHE, layer=layer, **mark,
         )  # fmt: skip
         return self._move(stage, "h2d", "values", size, "dram", "gpu", [done], layer, mark, kind)
+
+    def _dispatch_s(self) -> float:
+        return self.profile.dispatch_layer_s + (self.profile.quantised_layer_s if self.inference.weights == "nf4" else 0.0)
 
     def _split_s(self) -> float:
         """Seconds per layer and pass in which the host joins the parts of a layer that GPUs split by rows."""

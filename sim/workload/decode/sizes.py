@@ -53,7 +53,8 @@ class Sizes:
     def head_bytes(self) -> float:
         """Stored bytes of the output projection that a pass reads (the embedding itself when tied)."""
         head = self.count.head or self.shape.vocabulary * self.shape.hidden
-        return (head + self.count.final_norm) * self.weight.other / self.inference.tensor_parallel
+        each = self.weight.head if self.count.head else self.weight.embedding
+        return (head * each + self.count.final_norm * self.weight.other) / self.inference.tensor_parallel
 
     def read_share(self, tokens: float) -> float:
         """Share of a layer's bytes that `tokens` tokens read: all of a dense layer, the distinct experts of a mixture.

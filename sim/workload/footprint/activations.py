@@ -34,6 +34,10 @@ class LayerActivations:
     live: float
 
 
+#: products that take the same input, by what the input is called here
+_SAME_INPUT = {"attention": frozenset("qkv"), "feed-forward": frozenset({"gate", "up"}), "down": frozenset({"down"})}
+
+
 def tokens(training: Training) -> float:
     """Tokens of one micro-batch on one rank (a context-parallel rank holds its part of the sequence)."""
     return training.batch_size * training.sequence_length / training.parallelism.context
@@ -86,21 +90,33 @@ def _per_token(training: Training, how: Behaviour, is_moe: bool) -> tuple[float,
     shape = training.model
     h = shape.hidden
     q, k, v, o = head_widths(shape)
-    is_trained, needed = training.adapter.type == "none", adapter_targets(training)
-    inputs = h * _gemm_input(training, how) * (
-        (is_trained or bool(needed & {"q", "k", "v"})) + (is_trained or bool(needed & {"gate", "up"}))
-    )  # fmt: skip
+    adapter, needed = training.adapter, adapter_targets(training)
+    is_kept = adapter.type == "none" or (how.keeps_quantised_inputs and adapter.stored != "bf16")
+    has_input = {key for key, group in _SAME_INPUT.items() if is_kept or (needed & group and not adapter.dropout)}
+    inputs = h * _gemm_input(training, how) * (("attention" in has_input) + ("feed-forward" in has_input))
+    inputs += _dropped(training, how, needed)
     copies = 0.0 if training.compile else how.norm_copy_bytes / 2
     whole = shape.norms_per_layer * h * (1 + copies) + (inputs / 2 if training.compile else inputs)
     split = float(q + k + v + o)
     if shape.position == "rope" and not (training.compile or how.is_fused):
         split += q + k
-    inner = _inner(training, how, is_trained or "down" in needed)
+    inner = _inner(training, how, "down" in has_input)
     if not is_moe:
         return whole, split + inner * shape.ffn
     # each tensor rank dispatches its part of the tokens, permuted copies in and out; balanced experts
     routed = shape.experts_per_token * (inner * shape.expert_ffn + 2 * h)
     return whole, split + inner * shape.shared_expert_ffn + routed
+
+
+def _dropped(training: Training, how: Behaviour, needed: frozenset[str]) -> float:
+    """Elements per token that dropout in front of adapters keeps: a copy of the input and a mask of one byte per element."""
+    if not training.adapter.dropout:
+        return 0.0
+    shape = training.model
+    attention, gates = needed & _SAME_INPUT["attention"], needed & _SAME_INPUT["feed-forward"]
+    copies = shape.hidden * ((min(len(attention), 1) if how.joins_attention else len(attention)) + len(gates))
+    own = head_widths(shape)[3] * ("o" in needed) + shape.ffn * ("down" in needed)
+    return (1.0 + 1.0 / element_bytes(training)) * (copies + own)
 
 
 def _gemm_input(training: Training, how: Behaviour) -> float:

@@ -27,6 +27,10 @@ class Behaviour:
     gradient_bytes: float = 2.0  # of one gradient as accumulated (mixed)
     has_gradient_buffers: bool = False  # gradient storage exists from init on, not from the backward pass
     has_lazy_states: bool = True  # optimizer states appear at the first update
+    keeps_quantised_inputs: bool = True  # bitsandbytes' products with quantised weights keep their inputs for backward
+    dequantised_bytes: float = 2.0  # per element of the quantised matrix that is in use
+    quantises_head: bool = False  # and not the blocks' matrices only
+    joins_attention: bool = False  # q, k, v are one product with one dropout for its adapters
     unquantised_bytes: float = 2.0  # per parameter of a quantised base that is not quantised (embeddings, head, norms)
     # buffers
     bucket_elements: float = 0.0  # reduce bucket, allocated from init on
@@ -116,6 +120,7 @@ _TORCHTUNE = Behaviour(
     scheme="pure",
     norm_copy_bytes=4.0,
     host_gradient_bytes=0.0,
+    keeps_quantised_inputs=False,  # torchao's LinearNF4 keeps the weight only
     load="first",
 )
 _HF_TRAINER = Behaviour(
@@ -140,6 +145,18 @@ BEHAVIOURS: dict[str, Behaviour] = {
         _MEGATRON,
         _FSDP,
         _TORCHTUNE,
+        replace(
+            _TORCHTUNE,
+            name="litgpt",
+            source="litgpt with bf16-true: everything in bf16, RMSNorm in fp32, one matrix for q, k and v; bitsandbytes "
+            "(MatMul4Bit) keeps the input of every product and writes what it dequantises as fp16, then as bf16; "
+            "the head is quantised",
+            keeps_quantised_inputs=True,
+            dequantised_bytes=4.0,
+            quantises_head=True,
+            joins_attention=True,
+            load="sharded",
+        ),
         _HF_TRAINER,
         replace(_FSDP, name="torchtitan", load="sharded", selective="operations"),
         replace(
@@ -150,11 +167,19 @@ BEHAVIOURS: dict[str, Behaviour] = {
         ),
         replace(
             _HF_TRAINER,
+            name="llama-factory",
+            source="LlamaFactory: transformers' Trainer, its own preparation of models (model/model_utils/checkpointing.py), "
+            "which casts nothing to fp32 unless asked",
+            unquantised_bytes=2.0,
+        ),
+        replace(
+            _HF_TRAINER,
             name="unsloth",
             source="unsloth and unsloth_zoo: Triton kernels for RMSNorm, rotary embedding, gated product and adapters; "
             "logits are never stored (cut cross-entropy)",
             is_fused=True,
             unquantised_bytes=2.0,
+            keeps_quantised_inputs=False,
             norm_copy_bytes=0.0,
             logit_bytes=0.0,
             load="sharded",

@@ -46,8 +46,9 @@ def _live_weights(training: Training, rank: RankParameters, how: Behaviour, home
         yield _buffer("prefetched weights", TensorClass.WEIGHTS, each, ahead, _PASSES)
     elif how.scheme == "autocast" and training.precision != "fp32" and training.adapter.type == "none":
         yield _buffer("16-bit copies of weights", TensorClass.WEIGHTS, 2.0, rank.total, _PASSES)
-    if training.adapter.type == "qlora":
-        yield _buffer("dequantised layer matrix", TensorClass.BUFFERS, 2.0, rank.largest_linear, _PASSES)
+    if rank.quantised:
+        largest = max(rank.largest_linear, rank.head if how.quantises_head else 0.0)
+        yield _buffer("dequantised layer matrix", TensorClass.BUFFERS, how.dequantised_bytes, largest, _PASSES)
 
 
 def _gradient_buffers(

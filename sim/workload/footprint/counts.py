@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from sim.workload.footprint.behaviour import behaviour
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import head_dim, key_width, num_moe_layers, output_width, parameters, query_width, value_width
 from sim.workload.training import Training
@@ -106,6 +107,8 @@ def rank_parameters(training: Training, stage: int) -> RankParameters:
     share = _trained_share(training, len(layers))
     adapter = _adapter(training, len(layers)) / tensor
     linear = body - len(layers) * count.norm - num_moe * count.router
+    if is_last and behaviour(training).quantises_head:
+        linear += shape.vocabulary * shape.hidden
     has_adapter = training.adapter.type != "none"
     experts = count.experts * count.expert / (expert * split) if num_moe else 0.0
     layer = max(count.dense_layer / tensor if num_dense else 0.0, moe_rest / tensor + experts)

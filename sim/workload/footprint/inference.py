@@ -11,6 +11,7 @@ from sim.workload.footprint.host import pinned_bytes
 from sim.workload.footprint.ledger import INFERENCE_MOMENTS, Footprint, Term
 from sim.workload.footprint.pinned import pinned_classes
 from sim.workload.formats import KV_BYTES
+from sim.workload.frameworks.inference import INFERENCE_PROFILES
 from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import attended, head_dim, kv_heads, parameters, query_width
@@ -90,6 +91,8 @@ def inference_footprint(
     for moment, rows in (("prefill", inference.prompt_length * inference.batch_size), ("decode", inference.batch_size)):
         size = _pass_bytes(inference, rows)
         terms.append(_gpu(f"activations of the {moment}", TensorClass.ACTIVATIONS, size, (moment,)))
+    if size := _dequantised_bytes(inference):
+        terms.append(_gpu("dequantised matrix", TensorClass.BUFFERS, size, ("prefill",)))
     terms.append(_gpu("logits", TensorClass.LOGITS, 6.0 * inference.batch_size * shape.vocabulary / inference.tensor_parallel))
     terms.append(
         Term(
@@ -136,6 +139,16 @@ def _layer_bytes(inference: Inference, layer: int) -> float:
     stored = stored_weight(inference)
     routed = count.experts * count.expert if is_moe_layer(inference.model, layer) else 0
     return routed * stored.routed + (size - routed) * stored.other
+
+
+def _dequantised_bytes(inference: Inference) -> float:
+    """Of the largest quantised matrix, while a prompt is computed: bitsandbytes multiplies one token without a copy."""
+    profile = INFERENCE_PROFILES.get(inference.framework)
+    if profile is None or not profile.dequantised_bytes or inference.weights != "nf4":
+        return 0.0
+    shape = inference.model
+    largest = shape.vocabulary if profile.quantises_head and not shape.tied_embeddings else shape.ffn
+    return profile.dequantised_bytes * largest * shape.hidden / inference.tensor_parallel
 
 
 def _pass_bytes(inference: Inference, num_tokens: int) -> float:

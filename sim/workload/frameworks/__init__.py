@@ -278,7 +278,14 @@ PROFILES: dict[str, Profile] = {
             elementwise_traffic=1.0,
         ),
         replace(_FSDP, name="torchtune", attention_version="flash2"),
+        replace(
+            _FSDP,
+            name="litgpt",
+            source="litgpt finetune/*.py on Lightning Fabric: PyTorch, FSDP where there are several GPUs",
+            attention_version="flash2",
+        ),
         replace(_FSDP, name="hf-trainer", attention_version="flash2"),
+        replace(_FSDP, name="llama-factory", attention_version="flash2"),
         replace(_FSDP, name="accelerate", attention_version="flash2"),
         replace(
             _FSDP,
@@ -329,7 +336,8 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {"unsloth": {"check
 _ALSO_CALLED = {
     "deepspeed": "deepspeed-zero", "zero": "deepspeed-zero", "huggingface": "hf-trainer", "hf": "hf-trainer",
     "transformers": "hf-trainer", "trl": "hf-trainer", "peft": "hf-trainer", "axolotl": "hf-trainer",
-    "llama-factory": "hf-trainer", "llamafactory": "hf-trainer", "torch": "pytorch", "lightning": "pytorch",
+    "llamafactory": "llama-factory", "torch": "pytorch", "lightning": "pytorch",
+    "lit-gpt": "litgpt",
     "fsdp2": "fsdp", "automodel": "nemo-automodel", "megatron-lm": "megatron",
 }  # fmt: skip
 

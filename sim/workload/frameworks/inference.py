@@ -20,6 +20,10 @@ class InferenceProfile:
     is_native: bool = True  # formats that the GPU has units for are multiplied in them, not dequantised to 16 bits
     prefill_tokens: int = 0  # tokens of a prompt per pass over the weights; 0 = all
     dispatch_layer_s: float = 0.0  # the CPU needs this long to launch a layer's kernels of a decode
+    quantised_layer_s: float = 0.0  # and this much longer where it calls bitsandbytes for each product with nf4 weights
+    loads_quantised: bool = False  # files whose blocks alone are quantised: embedding and head in 16 bits
+    quantises_head: bool = False  # and the head after all, as every product of the model
+    dequantised_bytes: float = 0.0  # per element of the largest nf4 matrix, copies of it in 16 bits while a prompt is computed
     is_fused_join: bool = False  # small all-reduces run inside the step's own kernels, without the vendor's library
     split_layer_s: float = 0.0  # per layer and GPU, where the host joins the parts of a layer instead of a collective
     copy_share: float = 1.0  # of a copy's own rate that streamed weights and caches reach
@@ -55,6 +59,15 @@ _EAGER_PRIOR_S = 0.5e-3
 #: of rows joined by the host, without measurements: seven matrices a layer, for each a copy of its inputs to the other GPU and
 #: one of its rows back, 10 us each (ggml-cuda.cu, ggml_cuda_op_mul_mat)
 _JOIN_PRIOR_S = 0.14e-3
+#: seconds of Python per product with nf4 weights; without measurements: of its fifteen calls (matmul_4bit, gemv_4bit, the
+#: quantisation state, scales of scales) 5 us each
+_PRODUCT_S, _PRODUCT_PRIOR_S = 0.155e-3, 75e-6
+_BITSANDBYTES = (
+    "bitsandbytes takes 0.155 ms of Python for each product of a decode, two thirds of it without double quantisation: fit, "
+    "LitGPT's resource tables (A100: 7B and 13B, 160 and 200 products longer by 25 and 29 ms); seven products a layer, five "
+    "where q, k and v are one"
+)
+_EAGER_FITTED = {"dispatch_layer_s": ("litgpt-607",), "quantised_layer_s": ("litgpt-tables",)}
 _LLAMA_CPP = InferenceProfile(
     name="llama.cpp",
     source="llama.cpp, CUDA and Metal back ends: no number format of the GPU is used directly, prompts in passes of "
@@ -76,8 +89,17 @@ INFERENCE_PROFILES = {
             name="auto", source="generic: vendor kernels, a decode token as one graph, one layer fetched ahead",
             is_fused_join=True,
         ),
-        InferenceProfile(name="transformers", source=f"Hugging Face Transformers, eager; {_EAGER}", dispatch_layer_s=0.9e-3,
-                         fitted={"dispatch_layer_s": ("litgpt-607",)}, priors={"dispatch_layer_s": _EAGER_PRIOR_S}),
+        InferenceProfile(
+            name="transformers", source=f"Hugging Face Transformers, eager; {_EAGER}; {_BITSANDBYTES}", dispatch_layer_s=0.9e-3,
+            quantised_layer_s=7 * _PRODUCT_S, loads_quantised=True, dequantised_bytes=2.0, fitted=_EAGER_FITTED,
+            priors={"dispatch_layer_s": _EAGER_PRIOR_S, "quantised_layer_s": 7 * _PRODUCT_PRIOR_S},
+        ),
+        InferenceProfile(
+            name="litgpt", source=f"litgpt generate/base.py, eager; {_EAGER}; {_BITSANDBYTES}", dispatch_layer_s=0.9e-3,
+            quantised_layer_s=5 * _PRODUCT_S, loads_quantised=True, quantises_head=True, dequantised_bytes=4.0,
+            fitted=_EAGER_FITTED,
+            priors={"dispatch_layer_s": _EAGER_PRIOR_S, "quantised_layer_s": 5 * _PRODUCT_PRIOR_S},
+        ),
         _LLAMA_CPP,
         replace(
             _LLAMA_CPP,
@@ -98,7 +120,7 @@ INFERENCE_PROFILES = {
             name="vllm",
             source="vLLM: prompts in chunks of 8192 tokens (max_num_batched_tokens), CUDA graphs; weights on the host "
             "(cpu_offload_gb) are copied on the stream that computes (models/utils.py, pull request 6496)",
-            prefetch_layers=0, prefill_tokens=8192, is_fused_join=True,
+            prefetch_layers=0, prefill_tokens=8192, is_fused_join=True, loads_quantised=True,
         ),
         InferenceProfile(name="deepspeed-zero-inference", source=f"ZeRO-Inference; {_DEEPSPEED}", copy_share=0.83),
         InferenceProfile(

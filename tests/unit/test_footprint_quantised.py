@@ -1,0 +1,65 @@
+"""Quantised bases: which inputs products keep, what dropout in front of adapters keeps, and what stays in 16 bits."""
+
+from dataclasses import replace
+
+import pytest
+
+from sim.workload.footprint.activations import layer_activations
+from sim.workload.footprint.counts import rank_parameters
+from sim.workload.footprint.inference import weight_bytes
+from sim.workload.formats import WEIGHT_BYTES
+from sim.workload.frameworks.inference import inference_profile
+from sim.workload.inference import Inference
+from sim.workload.shape import ModelShape
+from sim.workload.shapes import parameters
+from sim.workload.training import Adapter, Training
+
+SHAPE = ModelShape(layers=4, hidden=64, heads=4, ffn=256, vocabulary=1000)
+LORA = Adapter(type="lora", rank=8, targets=("q", "v"))
+
+
+def saved(adapter: Adapter, framework: str = "litgpt") -> float:
+    """Bytes that one layer keeps per token."""
+    training = Training(model=SHAPE, framework=framework, sequence_length=10, batch_size=2, precision="bf16", adapter=adapter)
+    return layer_activations(training).saved / 20
+
+
+def test_products_with_quantised_weights_keep_their_inputs():
+    frozen, quantised = saved(LORA), saved(replace(LORA, type="qlora"))
+    assert quantised - frozen == 2 * (64 + 256)  # what enters gate and up, and what enters down; that of q and v is kept anyway
+    everything = Adapter(type="lora", rank=8, targets=("all",))
+    assert saved(everything) == saved(replace(everything, type="qlora"))  # the adapters keep the same
+    assert saved(LORA, "torchtune") == saved(replace(LORA, type="qlora"), "torchtune")  # LinearNF4 keeps the weight only
+
+
+def test_dropout_before_adapters_keeps_a_copy_and_a_mask():
+    dropped = replace(LORA, dropout=0.05)
+    assert saved(dropped, "hf-trainer") - saved(LORA, "hf-trainer") == 2 * 3 * 64 - 2 * 64  # one for q, one for v; x goes
+    assert saved(dropped) - saved(LORA) == 3 * 64 - 2 * 64  # one product, one dropout
+    down = replace(LORA, targets=("down",))
+    assert saved(replace(down, dropout=0.1)) - saved(down) == 3 * 256 - 2 * 256
+    assert saved(replace(dropped, type="qlora")) - saved(replace(LORA, type="qlora")) == 3 * 64  # the products keep x
+
+
+def test_the_head_is_quantised_by_litgpt_only():
+    both = [
+        rank_parameters(Training(model=SHAPE, framework=name, adapter=replace(LORA, type="qlora")), 0).quantised
+        for name in ("litgpt", "hf-trainer")
+    ]
+    assert both[0] - both[1] == 1000 * 64
+
+
+@pytest.mark.parametrize(("framework", "weights", "wide"), [
+    ("transformers", "nf4", 2), ("litgpt", "nf4", 1), ("vllm", "int4", 2), ("auto", "nf4", 2), ("auto", "int4", 0),
+    ("llama.cpp", "q4_k_m", 0), ("transformers", "bf16", 0),
+])  # fmt: skip
+def test_embedding_and_head_of_quantised_files_stay_in_16_bits(framework: str, weights: str, wide: int):
+    inference = Inference(model=SHAPE, framework=framework, weights=weights)
+    narrow = WEIGHT_BYTES[weights]
+    expected = narrow * parameters(SHAPE).total + wide * (2.0 - narrow) * 1000 * 64
+    assert weight_bytes(inference) == pytest.approx(expected)
+
+
+def test_bitsandbytes_takes_longer_to_launch():
+    litgpt, transformers = inference_profile("litgpt"), inference_profile("transformers")
+    assert litgpt.quantised_layer_s / 5 == pytest.approx(transformers.quantised_layer_s / 7) == pytest.approx(0.155e-3)
