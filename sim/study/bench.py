@@ -248,7 +248,7 @@ def collective(
 ) -> Result:
     """A collective over the first `ranks` GPUs, nodes included (nccl-tests): time and bus bandwidth.
 
-    `algorithm` "ring" forbids in-switch reduction (NCCL_ALGO). point_to_point is a copy between the first two.
+    `algorithm` "ring" forbids in-switch reduction (NCCL_ALGO). point_to_point is a send between the first two.
     """
     gpus = machine.gpus()
     count = ranks or len(gpus) * machine.num_nodes
@@ -257,7 +257,7 @@ def collective(
         raise InputError(Fault(what=f"a collective of {count} GPUs, {has}", remedy="at least two take part", path="ranks"))
     members = [(rank // len(gpus), gpus[rank % len(gpus)]) for rank in range(count)]
     if collective == "point_to_point":
-        load = of_route(machine.peer(gpus[0], gpus[1]), size)
+        load = of_route(machine.peer(gpus[0], gpus[1], by_collective=True), size)
         seconds = times(machine, [load])[0]
         return {"time": seconds, "bus_bandwidth": size / seconds, "bandwidth": size / seconds}
     own = [me for me, (node, _gpu) in enumerate(members) if node == 0]

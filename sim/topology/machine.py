@@ -154,9 +154,12 @@ class Machine:
         """
         return routing.access(self, initiator, tier, write_share=write_share, num_cores=num_cores, kernel=kernel)
 
-    def peer(self, gpu_a: str, gpu_b: str) -> Route:
-        """Copy from the memory of `gpu_a` to that of `gpu_b`: GPU links, else PCIe peer-to-peer, else host memory."""
-        return routing.peer(self, self.device(gpu_a).name, self.device(gpu_b).name)
+    def peer(self, gpu_a: str, gpu_b: str, *, by_collective: bool = False) -> Route:
+        """Copy from the memory of `gpu_a` to that of `gpu_b`: GPU links, else PCIe peer-to-peer, else host memory.
+
+        `by_collective`: kernels of a collective library push it over the GPU links, at what its rings reach there.
+        """
+        return routing.peer(self, self.device(gpu_a).name, self.device(gpu_b).name, by_collective=by_collective)
 
     def network(self, gpu: str) -> Route:
         """From the memory of `gpu` out to another node through the nearest network adapter; InputError without one."""

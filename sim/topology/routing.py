@@ -384,7 +384,7 @@ def idle_latency(machine: Machine, initiator: str, tier: str) -> float:
 # ----------------------------------------------------------------------------------------------------------------- messages
 
 
-def peer(machine: Machine, gpu_a: str, gpu_b: str) -> Route:
+def peer(machine: Machine, gpu_a: str, gpu_b: str, *, by_collective: bool = False) -> Route:
     """See `Machine.peer`."""
     read, write = machine.media[memory_tier(machine, gpu_a)], machine.media[memory_tier(machine, gpu_b)]
     start: Uses = read.uses(0.0, "copy")
@@ -392,8 +392,9 @@ def peer(machine: Machine, gpu_a: str, gpu_b: str) -> Route:
     cap, latency = _engine_limits(machine.devices[gpu_a])
     edges = direct(machine, gpu_a, gpu_b)
     if edges is not None:
-        uses = merged(start, _copied(edges), end)
-        return Route(uses=uses, rate_cap_bytes_per_s=cap, latency_s=latency, hops=_hops(gpu_a, edges))
+        is_pushed = by_collective and all(edge.link in GPU_LINKS for edge in edges)
+        moved = tuple(use for edge in edges for use in edge.uses("collective")) if is_pushed else _copied(edges)
+        return Route(uses=merged(start, moved, end), rate_cap_bytes_per_s=cap, latency_s=latency, hops=_hops(gpu_a, edges))
     # No direct way: device to host memory, host memory to device, pipelined in chunks.
     host = host_of(machine, gpu_a)
     up, down = _required_path(machine, gpu_a, host), _required_path(machine, host, gpu_b)

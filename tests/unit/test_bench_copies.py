@@ -86,6 +86,14 @@ def test_collectives_push_and_lose_nothing_to_requests() -> None:
     assert measure(machine, "collective", {"size": 8.0 * 2**30})["bus_bandwidth"] > 0.75 * 300e9
 
 
+def test_a_collective_library_sends_at_what_its_rings_reach_and_not_as_a_copy_engine() -> None:
+    machine = _machine("a100-40gb-4x")
+    sent = measure(machine, "collective", {"collective": "point_to_point", "size": 2.0**30, "ranks": 2})["bandwidth"]
+    copied = measure(machine, "copy", {"source": "gpu0", "target": "gpu1", "initiator": "gpu0"})["bandwidth"]
+    assert sent == pytest.approx(100e9 * 0.804, rel=0.01)
+    assert copied == pytest.approx(100e9 * 0.92, rel=0.01)
+
+
 def test_kernels_copy_host_allocations_of_an_apu_around_its_caches() -> None:
     machine = _machine("mi300a-node")
     copy = {"initiator": "gpu0", "uses_copy_engine": False, "size": 8.0 * 2**30}
