@@ -58,6 +58,7 @@ class SurveyRow(msgspec.Struct, frozen=True, kw_only=True):
     replayed_s: float | None = None
     error: float | None = None  # median over steps
     other_step_error: float | None = None  # median over the steps other than the chosen one
+    step_spread: float | None = None  # the chosen step's recorded time against the others': what no replay of one step can beat
     other_rank_error: float | None = None  # median over ordered pairs of ranks
 
 
@@ -82,7 +83,7 @@ def is_explained(row: SurveyRow) -> bool:
 def medians(rows: Sequence[SurveyRow]) -> dict[str, tuple[float, int]]:
     """Error by name -> (median over the explained recordings that have it, their number)."""
     found = {}
-    for name in ("error", "other_step_error", "other_rank_error"):
+    for name in ("error", "other_step_error", "step_spread", "other_rank_error"):
         errors = [error for row in rows if is_explained(row) and (error := getattr(row, name)) is not None]
         if errors:
             found[name] = (statistics.median(errors), len(errors))
@@ -118,11 +119,13 @@ def _replayed(row: SurveyRow, recorded: Recorded, on: str) -> SurveyRow:
         if step.source_step_s >= _SHORTEST_S:
             times.append((step.source_step_s, replay_s(step, machine)))
     chosen = min(range(len(times)), key=lambda index: abs(times[index][0] - row.recorded_s))
-    other = [abs(times[chosen][1] / measured - 1.0) for index, (measured, _) in enumerate(times) if index != chosen]
+    others = [measured for index, (measured, _) in enumerate(times) if index != chosen]
+    spread, other = ([abs(time / measured - 1.0) for measured in others] for time in times[chosen])
     return msgspec.structs.replace(
         row, machine=machine.name, replayed_s=times[chosen][1],
         error=statistics.median(abs(replayed / measured - 1.0) for measured, replayed in times),
-        other_step_error=statistics.median(other) if other else None, other_rank_error=_between_ranks(recorded, machine),
+        other_step_error=statistics.median(other) if other else None,
+        step_spread=statistics.median(spread) if spread else None, other_rank_error=_between_ranks(recorded, machine),
     )  # fmt: skip
 
 

@@ -154,7 +154,11 @@ REFUSED: dict[str, tuple[bytes | list[bytes], str]] = {
     "no-durations": (
         without("dur"), "{0}: has no usable CPU or GPU event: 16 events ignored: no time or duration; record it again",
     ),
-    "no-kinds": (without("cat"), "{0}: has no CPU or GPU events (found 16 X); " + CUDA),
+    "no-kinds": (
+        without("cat"),
+        "{0}: has 16 events and none with a category ('cat'); "
+        "record with torch.profiler: traces of its predecessor, of JAX and of TensorFlow are not read",
+    ),
     "cpu-only": (
         edited(lambda event: event.update(cat="python_function"), only="kernel"),
         "{0}: has no GPU kernels or copies; record with ProfilerActivity.CUDA",

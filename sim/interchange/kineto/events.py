@@ -275,6 +275,10 @@ def _header(document: _Document) -> Header:
 def _nothing(document: _Document, notes: Sequence[str], file: str) -> Fault:
     if notes:
         return Fault(what=f"has no usable CPU or GPU event: {'; '.join(notes)}", remedy="record it again", file=file)
+    if document.traceEvents and not any(raw.cat for raw in document.traceEvents):
+        what = f"has {len(document.traceEvents)} events and none with a category ('cat')"
+        remedy = "record with torch.profiler: traces of its predecessor, of JAX and of TensorFlow are not read"
+        return Fault(what=what, remedy=remedy, file=file)
     categories = Counter(raw.cat or raw.ph for raw in document.traceEvents)
     found = ", ".join(f"{count} {clean_name(name)}" for name, count in categories.most_common(4)) or "nothing"
     remedy = "record with activities CPU and CUDA: torch.profiler.profile(activities=[...])"
