@@ -194,3 +194,14 @@ def test_kept_kv_takes_room_where_it_is_kept(reused, kept_bytes):
     inference = Inference(model=LLAMA, reused_tokens=reused, reuse_tier="nvme" if reused else "")
     found = inference_footprint(inference, {})
     assert sum(term.size_bytes for term in found.terms if term.tier == "nvme") == pytest.approx(kept_bytes)
+
+
+@pytest.mark.parametrize(("tokens", "num_passes"), [(512, 1), (256, 2), (2, 256)])
+def test_each_pass_of_a_prompt_reads_the_cache_behind_it_again(tokens, num_passes):
+    inference = Inference(
+        model=LLAMA, framework="llama.cpp-2025", prompt_length=2560, reused_tokens=2048, prefill_tokens=tokens
+    )
+    kernels = [kernel for op in generate(inference, {}).operations for kernel in op.kernels if kernel.name == "attention"]
+    cached = (2048 + 256) * 512 * 1024
+    assert sum(kernel.read_bytes for kernel in kernels) == pytest.approx(num_passes * cached)
+    assert {kernel.variant for kernel in kernels} == {"flash2"}

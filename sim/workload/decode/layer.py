@@ -53,8 +53,8 @@ class LayerKernels:
         attended = context - queries / 2  # causal: the mean over the rows of a prompt
         attention = Kernel(
             kind="attention", flops=sequences * sizes.attention_flops(queries, attended),
-            read_bytes=sequences * sizes.attended(context) * sizes.kv_bytes_per_token, write_bytes=out,
-            sequence_length=round(context), name="attention",
+            read_bytes=num_passes * sequences * sizes.attended(attended) * sizes.kv_bytes_per_token, write_bytes=out,
+            sequence_length=round(context), variant=self.profile.attention_variant, name="attention",
         )  # fmt: skip
         return (*products, attention, *self._dequantise(read_bytes, 0.0))
 

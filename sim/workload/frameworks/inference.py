@@ -17,6 +17,7 @@ class InferenceProfile:
     name: str
     source: str
     gemm_variant: str = ""  # kernel family of the prefill's GEMMs, see sim.laws.kernels; "" = the vendor's library
+    attention_variant: str = ""  # fused attention of the prefill, see a part's attention_efficiency; "" = its default
     is_native: bool = True  # formats that the GPU has units for are multiplied in them, not dequantised to 16 bits
     prefill_tokens: int = 0  # tokens of a prompt per pass over the weights; 0 = all
     dispatch_layer_s: float = 0.0  # the CPU needs this long to launch a layer's kernels of a decode
@@ -105,8 +106,9 @@ INFERENCE_PROFILES = {
             _LLAMA_CPP,
             name="llama.cpp-2025",
             source="llama.cpp of 2025: CUDA and HIP back ends capture a pass as one graph and fuse its small kernels (pull "
-            "request 6766, on by default); all else as llama.cpp",
+            "request 6766, on by default), attention is fused as in FlashAttention-2 (fattn-mma); all else as llama.cpp",
             gemm_variant="ggml-graph",
+            attention_variant="flash2",
         ),
         InferenceProfile(
             name="ktransformers",
@@ -120,7 +122,7 @@ INFERENCE_PROFILES = {
             name="vllm",
             source="vLLM: prompts in chunks of 8192 tokens (max_num_batched_tokens), CUDA graphs; weights on the host "
             "(cpu_offload_gb) are copied on the stream that computes (models/utils.py, pull request 6496)",
-            prefetch_layers=0, prefill_tokens=8192, is_fused_join=True, loads_quantised=True,
+            prefetch_layers=0, prefill_tokens=8192, is_fused_join=True, attention_variant="flash2", loads_quantised=True,
         ),
         InferenceProfile(name="deepspeed-zero-inference", source=f"ZeRO-Inference; {_DEEPSPEED}", copy_share=0.83),
         InferenceProfile(
