@@ -13,11 +13,11 @@ from sim.report.style import COLOURS, figure, legend_below, patches, plain, save
 from sim.units import format_seconds
 
 _ROLES = (
-    "compute", "collective", "p2p", "h2d", "d2h", "cpu", "storage", "late_cpu", "late_h2d", "late_storage", "saver", "input",
-    "loader", "launcher", "reader",
+    "compute", "exchange", "collective", "p2p", "h2d", "d2h", "cpu", "storage", "late_cpu", "late_h2d", "late_storage", "saver",
+    "input", "loader", "launcher", "reader",
 )  # fmt: skip
 _LABELS = {
-    "h2d": "copy to GPU", "d2h": "copy to host", "cpu": "CPU", "p2p": "GPU to GPU", "loader": "data loader",
+    "h2d": "copy to GPU", "d2h": "copy to host", "cpu": "CPU", "p2p": "GPU to GPU", "exchange": "inside a layer", "loader": "data loader",
     "launcher": "training process", "reader": "sample reader",
     "input": "copy of batches", "saver": "checkpoint writer", "late_cpu": "CPU, update before",
     "late_h2d": "copy to GPU, update before", "late_storage": "storage, update before",

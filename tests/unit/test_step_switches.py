@@ -154,3 +154,13 @@ def test_a_framework_that_waits_for_a_copy_asks_for_no_weights(overlapped, waits
     names = {op.id: op.name for op in step.operations}
     gathers = [op for op in step.operations if op.name == "all-gather weights" and op.phase == "backward"]
     assert any(names[one] == "cast gradients" for op in gathers for one in op.after) is waits
+
+
+def test_hidden_exchanges_do_not_queue_behind_gathered_weights():
+    """Tensor and data-parallel groups have communicators, and streams, of their own."""
+    step = _step(
+        SMALL, framework="megatron-core", parallelism=Parallelism(data=2, tensor=2, sequence_parallel=True, zero_stage=1)
+    )
+    roles = {op.stream.rsplit(".", 1)[1] for op in step.operations if op.group == "tensor" and op.category == "collective"}
+    assert roles == {"compute", "exchange"}
+    assert {op.stream.rsplit(".", 1)[1] for op in step.operations if op.group == "shard"} == {"collective"}

@@ -17,7 +17,10 @@ from sim.workload.step.work import ELEMENT_BYTES
 
 
 class Exchange:
-    """Emits what the ranks of a layer tell each other; a hidden share runs beside the block's kernels."""
+    """Emits what the ranks of a layer tell each other; a hidden share runs beside the block's kernels.
+
+    Groups of ranks have communicators of their own: what the data-parallel ones gather and reduce runs beside it.
+    """
 
     def __init__(self, builder: StepBuilder) -> None:
         self.builder, self.plan = builder, builder.plan
@@ -73,7 +76,7 @@ class Exchange:
             share = self.plan.profile.collective_compute_share
             beside = self.builder.add(
                 lane.name,
-                "collective",
+                "exchange",
                 Kind.COLLECTIVE,
                 name,
                 after=lane.history[-2:-1],
