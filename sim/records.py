@@ -105,7 +105,8 @@ class StepOperation(Struct, frozen=True, kw_only=True):
 
     id: str
     kind: Kind
-    stream: str  # "<rank class>.<role>", roles: compute h2d d2h collective exchange p2p cpu storage loader reader input saver late_*
+    #: "<rank class>.<role>", roles: compute h2d d2h collective exchange p2p cpu storage loader reader input saver late_*
+    stream: str
     sequence: int
     name: str = ""
     after: tuple[str, ...] = ()

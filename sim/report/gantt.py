@@ -17,8 +17,8 @@ _ROLES = (
     "input", "loader", "launcher", "reader",
 )  # fmt: skip
 _LABELS = {
-    "h2d": "copy to GPU", "d2h": "copy to host", "cpu": "CPU", "p2p": "GPU to GPU", "exchange": "inside a layer", "loader": "data loader",
-    "launcher": "training process", "reader": "sample reader",
+    "h2d": "copy to GPU", "d2h": "copy to host", "cpu": "CPU", "p2p": "GPU to GPU", "exchange": "inside a layer",
+    "loader": "data loader", "launcher": "training process", "reader": "sample reader",
     "input": "copy of batches", "saver": "checkpoint writer", "late_cpu": "CPU, update before",
     "late_h2d": "copy to GPU, update before", "late_storage": "storage, update before",
 }  # fmt: skip

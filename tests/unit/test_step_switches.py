@@ -158,9 +158,7 @@ def test_a_framework_that_waits_for_a_copy_asks_for_no_weights(overlapped, waits
 
 def test_hidden_exchanges_do_not_queue_behind_gathered_weights():
     """Tensor and data-parallel groups have communicators, and streams, of their own."""
-    step = _step(
-        SMALL, framework="megatron-core", parallelism=Parallelism(data=2, tensor=2, sequence_parallel=True, zero_stage=1)
-    )
+    step = _step(framework="megatron-core", parallelism=Parallelism(data=2, tensor=2, sequence_parallel=True, zero_stage=1))
     roles = {op.stream.rsplit(".", 1)[1] for op in step.operations if op.group == "tensor" and op.category == "collective"}
     assert roles == {"compute", "exchange"}
     assert {op.stream.rsplit(".", 1)[1] for op in step.operations if op.group == "shard"} == {"collective"}
