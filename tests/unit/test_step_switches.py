@@ -64,7 +64,7 @@ def test_overlapped_experts_hide_a_share_of_their_exchange(asked, hidden):
     calls = {True: 0.0, False: 0.0}
     for op in step.operations:
         if op.name == "expert all-to-all":
-            calls[op.stream.endswith(".collective")] += op.num_calls
+            calls[op.stream.endswith(".exchange")] += op.num_calls
     assert calls[True] / (calls[True] + calls[False]) == pytest.approx(hidden)
 
 

@@ -13,7 +13,7 @@ from sim.workload.step.work import Pass
 #: role of a stream -> category of its operations unless told otherwise
 _CATEGORY: dict[str, Category] = {
     "compute": "compute", "h2d": "transfer", "d2h": "transfer", "collective": "collective",
-    "exchange": "collective", "p2p": "collective",    "cpu": "cpu_optimizer", "storage": "storage", "saver": "storage",
+    "exchange": "collective", "p2p": "collective", "cpu": "cpu_optimizer", "storage": "storage", "saver": "storage",
     "loader": "data", "reader": "data", "input": "data", "launcher": "data",
     "late_cpu": "cpu_optimizer", "late_h2d": "transfer", "late_d2h": "transfer", "late_storage": "storage",
 }  # fmt: skip
