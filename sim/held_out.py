@@ -20,6 +20,11 @@ def hold_out(tables: Iterable[str]) -> None:
     _names = given | {table.split("/", 1)[0] for table in given}
 
 
+def held_out() -> frozenset[str]:
+    """What is held out now: a key for what is kept of constants that may stand aside."""
+    return _names
+
+
 def is_held_out(fitted_on: Iterable[str]) -> bool:
     """Whether a constant that was fitted on these tables, or whole publications, must stand aside."""
     return bool(_names) and not _names.isdisjoint(fitted_on)

@@ -21,7 +21,7 @@ from sim.config.priors import prior_of
 from sim.config.validation import suggestion, validate
 from sim.config.yaml_source import Document, NodePath, parse_yaml
 from sim.errors import Fault, InputError
-from sim.held_out import is_held_out
+from sim.held_out import held_out, is_held_out
 from sim.topology.parts import KINDS, STRICT, Part
 from sim.units import Doc
 
@@ -130,15 +130,15 @@ def _sliced(name: str) -> Document | None:
 
 
 def _load_one(name: str, catalogue: Catalogue) -> None:
-    part, keys, cited = _loaded(name)
+    part, keys, cited = _loaded(name, held_out())
     catalogue.parts[name] = part
     catalogue.source_keys[name] = dict(keys)
     catalogue.sources[name] = dict(cited)
 
 
 @cache
-def _loaded(name: str) -> tuple[Part, Mapping[str, Source], Mapping[str, str]]:
-    """A part of the catalogue, the source of each of its numbers, and the citations."""
+def _loaded(name: str, _held_out: frozenset[str]) -> tuple[Part, Mapping[str, Source], Mapping[str, str]]:
+    """A part of the catalogue while these measurements are held out, the source of each of its numbers, and the citations."""
     document = _sliced(name)
     if document is None:
         raise InputError(Fault(what=f"unknown part {name!r}", remedy=suggestion(name, part_names())))

@@ -129,9 +129,9 @@ def test_fewer_cores_slow_the_cpu_update_and_more_than_the_bus_needs_do_not_help
 
 
 def test_host_work_of_unbound_ranks_is_slower_and_the_scenario_overrides_the_framework():
-    def amounts(framework, bound, stage=3, implementation="auto"):
+    def amounts(framework, bound, stage=3, precision="bf16", **optimizer):
         job = {"framework": framework, "parallelism": {"data": 4, "zero_stage": stage}, "gradient_accumulation": 1}
-        job["optimizer"] = {"implementation": implementation}
+        job |= {"optimizer": optimizer, "precision": precision}
         offload = {} if bound is None else {"cores_bound": bound}
         _, _, program = _replayed({"optimizer_states": "dram", "gradients": "dram"}, **job, offload=offload)
         updated = sum(op.work for op in program.operations if op.name == "cpu adamw")
@@ -145,6 +145,9 @@ def test_host_work_of_unbound_ranks_is_slower_and_the_scenario_overrides_the_fra
     assert amounts("pytorch", None) == pytest.approx(96, rel=0.01)  # torch's optimizer: a pass per operation
     assert amounts("pytorch", None, implementation="fused") == pytest.approx(28, rel=0.01)
     assert amounts("torchtune", None, implementation="fused") == pytest.approx(14, rel=0.01)  # all in 16 bits
+    assert amounts("auto", None, precision="fp16") == pytest.approx(28 + 8, rel=0.01)  # gradients are unscaled first
+    assert amounts("deepspeed-zero", True, precision="fp16") == pytest.approx(44, rel=0.01)  # as always
+    assert amounts("pytorch", None, implementation="fused", type="sgd") == pytest.approx(12, rel=0.01)
     assert amounts("torchao", None) == pytest.approx(14, rel=0.01)
 
 

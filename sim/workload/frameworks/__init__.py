@@ -86,6 +86,7 @@ class Profile:
     pins_returned_weights: bool = True  # updated weights return from page-locked memory
     host_cast_bytes: float = 0.0  # host traffic per element of updated weights whose copy back blocks: PyTorch converts there;
     # where it does not block, fp32 crosses the link and the GPU converts (Copy.cu)
+    always_unscales: bool = False  # gradients are divided by the loss scale before the update, whatever it is
     sub_group_elements: int = 1_000_000_000
     host_gradient_bytes_per_element: float = 10.0  # host traffic of a blocking gradient flush: 16 bits read,
     # fp32 written and read for ownership
@@ -114,10 +115,9 @@ _DEEPSPEED = Profile(
     flushed_gradient_bytes=4.0,
     holds_gradient_copy=True,
     pins_returned_weights=False,
-    update_bytes_per_element=36.0,  # Adam 28, gradients unscaled in place 8 (unscale_and_clip_grads, whatever the scale)
+    always_unscales=True,  # unscale_and_clip_grads
     host_cast_bytes=8.0,  # fp32 read, 16 bits written and read for ownership
-    fused_update_bytes_per_element=38.0,  # Adam writes the 16-bit weights too and copies tile by tile (arXiv 2101.06840); 8 as
-    # above
+    fused_update_bytes_per_element=30.0,  # Adam writes the 16-bit weights too and copies tile by tile (arXiv 2101.06840)
     binds_cores=False,  # its launcher binds only when told to
     hook_forward_s=2.2e-3,
     hook_backward_s=4.5e-3,

@@ -20,6 +20,8 @@ from sim.workload.training import SWAPPED_TENSORS
 
 #: fp32 master weights and two moments of AdamW, which the profiles' host traffic was counted for (bytes per parameter)
 _ADAMW_STATE_BYTES = 12.0
+#: bytes per fp32 gradient that is divided by the loss scale in place
+_UNSCALED_BYTES = 8.0
 #: pieces of an update whose kernel copies tile by tile; more change the step by less than 1 %
 _TILES = 8
 
@@ -170,14 +172,17 @@ class Update:
         """Bytes that the CPU optimizer moves per parameter, and bytes of temporaries that it maps anew."""
         plan, profile = self.plan, self.plan.profile
         scale = plan.weight_bytes / 4.0 if plan.scheme == "pure" else 1.0
-        less = 2.0 * scale * (_ADAMW_STATE_BYTES - plan.state_bytes)  # states that another optimizer does not read and write
+        # of another optimizer's states more or less, and gradients divided by the loss scale
+        more = 2.0 * scale * (plan.state_bytes - _ADAMW_STATE_BYTES)
+        if profile.always_unscales or plan.training.precision == "fp16":
+            more += _UNSCALED_BYTES * scale
         if self._is_fused:
-            return profile.fused_update_bytes_per_element - less, 0.0
+            return profile.fused_update_bytes_per_element + more, 0.0
         if not profile.is_updated_by_torch:
             cast = 0.0 if self._is_cast_on_gpu or plan.weight_bytes == 4.0 else profile.host_cast_bytes
-            return profile.update_bytes_per_element + cast - less, 0.0
+            return profile.update_bytes_per_element + cast + more, 0.0
         kernel = IMPLEMENTATIONS["simd" if plan.training.optimizer.implementation == "fused" else "torch"]
-        return kernel.size_bytes * scale, kernel.temporary_bytes * scale
+        return kernel.size_bytes * scale + more, kernel.temporary_bytes * scale
 
     def _gradients_back(self, lane: Lane, after: list[str]) -> str:
         """Offloaded gradients for an update on the GPU."""
