@@ -58,7 +58,7 @@ def _drives(draft: Draft, layout: Layout) -> None:
     """NVMe drives: as fio measured them, else as in the catalogue."""
     direct = draft.of("storage_bandwidth", is_direct=1.0)
     if len(direct) < len(draft.of("storage_bandwidth")):
-        draft.assumptions.append("fio jobs through the page cache (direct=0): not used")
+        draft.assumptions.append("fio jobs that do not tell direct=1 (through the page cache): not used")
     rates = [f for f in direct if not f.at["is_mixed"]]
     if len(rates) < len(direct):
         draft.assumptions.append("fio jobs that read and write at once: not used (neither rate is the drive's alone)")

@@ -7,6 +7,9 @@ import numpy as np
 from sim.interchange.machines import Figure
 from sim.study.machine_draft import Draft
 
+#: of its own rate, what a node reads at least of another node of its socket (SNC and NPS: 0.99 and more; sockets: 0.3 to 0.9)
+_NEAR_SHARE = 0.95
+
 
 class Grid:
     """MLC's matrices: nodes with cores, and what each reaches where."""
@@ -25,13 +28,36 @@ class Grid:
         """Nodes that are a column only."""
         return sorted({column for _, column in (*self.latency, *self.bandwidth)} - set(self.with_cores))
 
+    def sockets(self) -> dict[int, int]:
+        """Node with cores -> socket: nodes that read each other as fast as themselves are parts of one (SNC, NPS).
+
+        One node is one socket where all are equally fast (interleaved memory), or where that makes sockets of different sizes.
+        """
+        nodes = self.with_cores
+        found: dict[int, int] = {}
+        for node in nodes:
+            near = next((other for other in found if self._is_near(node, other)), None)
+            found[node] = found[near] if near is not None else len(set(found.values()))
+        sizes = {sum(socket == other for other in found.values()) for socket in found.values()}
+        num = len(set(found.values()))
+        return found if 1 < num < len(nodes) and len(sizes) == 1 else {node: place for place, node in enumerate(nodes)}
+
+    def _is_near(self, one: int, other: int) -> bool:
+        pairs = [self.bandwidth.get(pair) for pair in ((one, other), (other, one))]
+        own = [self.bandwidth.get((node, node)) for node in (one, other)]
+        if any(figure is None for figure in (*pairs, *own)):
+            return False
+        near, local = (min(figure.value for figure in held if figure) for held in (pairs, own))
+        return near >= _NEAR_SHARE * local
+
     def local(self, table: dict[tuple[int, int], Figure]) -> list[Figure]:
         """The diagonal."""
         return [figure for (row, column), figure in table.items() if row == column]
 
     def remote(self, table: dict[tuple[int, int], Figure]) -> list[Figure]:
-        """Between nodes that have cores."""
-        return [figure for (row, column), figure in table.items() if row != column and column in self.with_cores]
+        """Between nodes that have cores and are of different sockets."""
+        sockets = self.sockets()
+        return [f for (row, column), f in table.items() if column in sockets and sockets.get(row) != sockets[column]]
 
 
 def grid_of(draft: Draft) -> Grid:

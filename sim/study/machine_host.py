@@ -16,6 +16,8 @@ _CORES, _RATE, _CAPACITY_GIB, _LATENCY_NS, _LINES, _LANES = 32, 150e9, 256, 100,
 _CURVE = {"a": 0.118, "c": 0.375, "k": 0.876}
 #: share of the DRAM peak that reads reach, where nothing was measured
 _EFFICIENCY = 0.8
+#: share of the largest rate below which memory is as good as idle
+_LOW_LOAD = 0.2
 #: rate of the link between two sockets and what it adds to a load, where nothing was measured: two UPI links
 _SOCKET_RATE, _SOCKET_NS = 50e9, 60
 #: processors that GPUs on a coherent link come with: one for each GPU, or one for all dies of MI250X
@@ -63,10 +65,12 @@ def _num_sockets(draft: Draft, layout: Layout, grid: Grid) -> int:
         draft.assumptions.append("sockets: one for each GPU of a superchip")
         return 1
     if len(grid.with_cores) > 1:
-        draft.assumptions.append(
-            f"sockets: {len(grid.with_cores)} (one for each NUMA node with cores; give --hwloc to be sure)"
-        )
-        return len(grid.with_cores)
+        num = len(set(grid.sockets().values()))
+        why = "one for each NUMA node with cores"
+        if num < len(grid.with_cores):
+            why = f"{len(grid.with_cores)} NUMA nodes, of which those of a socket read each other as fast as themselves"
+        draft.assumptions.append(f"sockets: {num} ({why}; give --hwloc to be sure)")
+        return num
     draft.assumptions.append("sockets: 1 (no file tells; give --hwloc or --topo)")
     return 1
 
@@ -189,6 +193,9 @@ def _write_cost(draft: Draft) -> Any:
 def _latency(draft: Draft, layout: Layout, base: str, grid: Grid) -> dict[str, Any]:
     local = grid.local(grid.latency)
     curve = draft.of("loaded_latency", write_share=0.0)
+    rates = [float(figure.at["bandwidth_bytes_per_s"]) for figure in curve]
+    if curve and min(rates) > _LOW_LOAD * max(rates):
+        curve = []  # a part of the curve that does not reach down to idle tells neither end of it
     told = [node.latency_s for node in layout.nodes if node.kind == "dram" and node.latency_s > 0]
     if local:
         idle = draft.measured(f"{sum(f.value for f in local) / len(local) * 1e9:.5g} ns", local, "idle latency")

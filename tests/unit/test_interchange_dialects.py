@@ -165,3 +165,69 @@ def test_collectives_of_an_untold_number_of_nodes_make_no_gpus() -> None:
     draft = machine_document([Layout(source="x")], [collective(240e9, 0.0)])
     assert list(draft.devices) == ["cpu0"]
     assert "collectives: not used (the file does not list its GPUs; give --topo or --hwloc)" in draft.assumptions
+
+
+def test_pasted_tables_of_mlc_without_any_heading_keep_apart() -> None:
+    text = (
+        "    Using traffic with the following read-write ratios\n    ALL Reads        :\t280000.5\n\n"
+        "    Using Read-only traffic type\n    \t\tNuma node\n    Numa node\t     0\t     1\n           0\t139000.5\t80000.5\n"
+        "           1\t80000.5\t\t140000.5\n\n    Using Read-only traffic type\n    Inject\tLatency\tBandwidth\n"
+        "    Delay\t(ns)\tMB/sec\n    ==========\n     00000\t381.00\t 280000.5\n     20000\t101.00\t   2000.5\n"
+    )
+    assert kind_of(text) == "mlc"
+    figures = mlc.parse(text, "m")
+    assert [f.value for f in figures if f.quantity == "system_bandwidth"] == [280000.5e6]
+    assert told(figures, "memory_bandwidth")[0, 1] == pytest.approx(80000.5e6)
+    assert [f.at["bandwidth_bytes_per_s"] for f in figures if f.quantity == "loaded_latency"] == [280000.5e6, 2000.5e6]
+
+
+def matrix(rows: list[list[float]]) -> list[Figure]:
+    return [
+        Figure(
+            quantity="memory_bandwidth", value=rate * 1e9, source="m: x", at={"from_node": float(row), "to_node": float(column)}
+        )
+        for row, rates in enumerate(rows)
+        for column, rate in enumerate(rates)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sockets", "link"),
+    [
+        ([[59, 59, 50, 50], [59, 59, 50, 50], [50, 50, 59, 59], [50, 50, 59, 59]], 2, "50 GB/s"),
+        ([[59, 50], [50, 59]], 2, "50 GB/s"),
+        ([[50, 50], [50, 50]], 2, "50 GB/s"),  # interleaved: nothing tells the sockets apart
+        ([[59, 58, 50], [58, 59, 50], [50, 50, 59]], 3, "58 GB/s"),  # parts of unequal size
+        ([[59, 55], [55, 59]], 2, "55 GB/s"),
+    ],
+)
+def test_nodes_that_read_each_other_as_fast_as_themselves_share_a_socket(
+    rows: list[list[float]], sockets: int, link: str
+) -> None:
+    draft = machine_document([], matrix(rows))
+    assert sum(name.startswith("cpu") for name in draft.devices) == sockets
+    assert draft.parts["socket-link"]["lane_bandwidth"]["value"] == link
+
+
+def test_a_part_of_the_curve_that_does_not_reach_idle_is_no_latency() -> None:
+    curve = [
+        Figure(
+            quantity="loaded_latency",
+            value=latency * 1e-9,
+            source="m: x",
+            at={"bandwidth_bytes_per_s": rate, "write_share": 0.0},
+        )
+        for latency, rate in ((380.0, 280e9), (290.0, 270e9), (160.0, 237e9))
+    ]
+    draft = machine_document([], curve)
+    assert not any("latency" in line for line in draft.used)
+    low = Figure(quantity="loaded_latency", value=1e-7, source="m: x", at={"bandwidth_bytes_per_s": 2e9, "write_share": 0.0})
+    assert any("idle latency 100 ns" in line for line in machine_document([], [*curve, low]).used)
+
+
+def test_fio_2_without_options_tells_its_block_by_what_an_operation_moved() -> None:
+    side = {"io_bytes": 7116, "bw": 2750, "iops": 21.5}
+    jobs = [{"jobname": "j", "error": 0, "read": side}, {"jobname": "m", "error": 0, "mixed": side}]
+    first, second = fio.parse(json.dumps({"fio version": "fio-2.2.10", "jobs": jobs}), "f")
+    assert (first.value, first.at["block_bytes"], first.at["is_mixed"]) == (2750 * 1024, 2**17, 0.0)
+    assert (second.at["direction"], second.at["is_mixed"]) == ("read", 1.0)

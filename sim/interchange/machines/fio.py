@@ -107,6 +107,11 @@ def _of_report(text: str, file: str) -> Iterator[Figure]:
                 yield Figure(quantity="storage_latency", value=seconds, source=name, at=at)
 
 
+def _nearest_block(size_bytes: float) -> float:
+    """The power of two next to what one operation moved; 4 KiB where that is not known."""
+    return 2.0 ** round(math.log2(size_bytes)) if size_bytes > 0 else 4096.0
+
+
 def _is_mixed(pattern: str) -> float:
     """1.0 for jobs that read and write at once: neither rate is what the drive reaches alone."""
     return float(pattern.removeprefix("rand") in ("rw", "readwrite"))
@@ -146,19 +151,23 @@ def _last_document(text: str) -> dict[str, Any] | None:
 def _job(job: dict[str, Any], shared: dict[str, Any], file: str) -> Iterator[Figure]:
     own = job.get("job options")
     options = shared | (own if isinstance(own, dict) else {})
-    block = _size(str(options.get("bs", options.get("blocksize", "4k"))).split(",")[0])
+    told_block = options.get("bs", options.get("blocksize"))
     pattern = "random" if "rand" in str(options.get("rw", options.get("readwrite", ""))) else "sequential"
     depth = _number(options.get("iodepth"), 1.0) * _number(options.get("numjobs"), 1.0)
     is_direct = str(options.get("direct", "0")) == "1"
-    for direction in ("read", "write"):
-        side = job.get(direction)
+    for key in ("read", "write", "mixed"):
+        side = job.get(key)
+        direction = "read" if key == "mixed" else key
         if not isinstance(side, dict) or not _number(side.get("io_bytes")):
             continue
         rate = _number(side.get("bw_bytes")) or _number(side.get("bw")) * 1024.0
-        at = {
+        operations = _number(side.get("iops"))
+        # fio 2 keeps its options to itself: what one operation moved is the block
+        block = _size(str(told_block).split(",")[0]) if told_block else _nearest_block(rate / operations if operations else 0.0)
+        at: dict[str, float | str] = {
             "direction": direction, "block_bytes": block, "depth": depth, "pattern": pattern, "is_direct": float(is_direct),
-            "is_mixed": _is_mixed(str(options.get("rw", options.get("readwrite", "")))),
-            "operations_per_s": _number(side.get("iops")),
+            "is_mixed": 1.0 if key == "mixed" else _is_mixed(str(options.get("rw", options.get("readwrite", "")))),
+            "operations_per_s": operations,
         }  # fmt: skip
         name = f"{file}: job {str(job.get('jobname', ''))[:60]}, {direction}"
         yield Figure(quantity="storage_bandwidth", value=rate, source=name, at=at)

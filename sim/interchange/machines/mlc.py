@@ -11,6 +11,8 @@ _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _ROW = re.compile(rf"^\s*(\d+)((?:\s+(?:{_NUMBER}|-))+)\s*$")
 _CURVE = re.compile(rf"^\s*(\d{{5}})\s+({_NUMBER})\s+({_NUMBER})\s*$")
 _MIX = re.compile(rf"^(ALL Reads|[321]:1 Reads-Writes|Stream-triad like)\s*:\s*({_NUMBER})")
+_MIX_LINE = re.compile(rf"(?m)^\s*ALL Reads\s*:\s*{_NUMBER}\s*$")
+_CURVE_HEAD = re.compile(r"Inject\s+Latency\s+Bandwidth")
 _IDLE = re.compile(rf"Each iteration took .*?\(\s*({_NUMBER})\s*ns\)")
 #: traffic -> share of writes in the bytes
 _WRITE_SHARES = {"ALL Reads": 0.0, "3:1 Reads-Writes": 0.25, "2:1 Reads-Writes": 1 / 3, "1:1 Reads-Writes": 0.5}
@@ -29,7 +31,8 @@ _LEAST_LATENCY_NS = 20.0
 
 def looks_like(text: str) -> bool:
     """Whether MLC named itself."""
-    return any(word in text for word in ("Memory Latency Checker", "Peak Injection Memory Bandwidths", *_SECTIONS))
+    is_named = any(word in text for word in ("Memory Latency Checker", "Peak Injection Memory Bandwidths", *_SECTIONS))
+    return is_named or bool(_CURVE_HEAD.search(text) or _MIX_LINE.search(text))
 
 
 def parse(text: str, file: str) -> list[Figure]:
@@ -40,7 +43,7 @@ def parse(text: str, file: str) -> list[Figure]:
 def _figures(text: str, file: str) -> Iterator[Figure]:
     section, write_share, target = "", 0.0, 0.0
     for raw in text.splitlines():
-        line = re.sub(r"^\[[^\]]*\]<std\w+>:", "", raw)
+        line = re.sub(r"^\[[^\]]*\]<std\w+>:", "", raw).strip()
         if "mlc" in line or line.startswith("Command line parameters"):
             code = _TRAFFIC.search(line)
             write_share = _CODES.get(int(code[1]), 0.0) if code else 0.0
@@ -50,6 +53,8 @@ def _figures(text: str, file: str) -> Iterator[Figure]:
             section = heading
         elif "traffic type" in line:
             section = "loaded_latency" if section == "loaded_latency" else "memory_bandwidth"
+        elif _CURVE_HEAD.search(line):
+            section = "loaded_latency"
         elif line.startswith("Measuring"):
             section = ""
         elif match := _MIX.match(line):
