@@ -67,14 +67,13 @@ class Arrays:
         """Bandwidth of one member of each channel, per second."""
         return [channel.bandwidth_per_s for channel in self.channels]
 
-    def idle_cap(self, i: int) -> float:
-        """Rate at which the window of the latency-bound operation `i` covers the idle latency of its path."""
-        path = self.paths[self.path[i]]
+    def idle_cap(self, path: Path, window_bytes: float) -> float:
+        """Rate at which a window covers the idle latency of a path."""
         idle_s = 0.0
         for channel, cost in zip(path.channels, path.costs, strict=True):
             law = self.channels[channel].latency
             idle_s += min(cost, 1.0) * law.idle_latency_s if law is not None else 0.0
-        return self.windows[i][0] / idle_s if idle_s > 0.0 else INFINITY
+        return window_bytes / idle_s if idle_s > 0.0 else INFINITY
 
     def dependents(self) -> tuple[list[list[int]], list[int]]:
         """(who waits for each operation, for how many each waits): dependencies, and the order of streams."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, pairwise
+from typing import Any
 
 from sim.engine.arrays import Arrays, Path
 from sim.errors import Fault
@@ -58,32 +60,35 @@ class Columns:
         return tuple(operation for operation in operations if operation.stream in self.stream_of)
 
     def fill(self, arrays: Arrays) -> None:
-        """All columns of `arrays` from its operations and their streams."""
-        operations = arrays.operations
+        """All columns of `arrays` from its operations and their streams; numbers are looked at once for each kind."""
         self._dependencies(arrays)
-        arrays.path = self._paths(arrays)
-        arrays.work = [operation.work for operation in operations]
-        arrays.weight = [operation.weight for operation in operations]
-        arrays.latency_s = [operation.latency_s for operation in operations]
-        caps = [operation.rate_cap for operation in operations]
-        self._check_numbers(arrays, caps)
+        order, num = self.order, len(arrays.operations)
+        examples: Sequence[int] = order.examples if order is not None else range(num)
+        spread: Callable[[Sequence[Any]], Sequence[Any]] = order.spread if order is not None else list
+        rows = [arrays.operations[i] for i in examples]
+        path = self._paths(arrays, rows, [arrays.streams[arrays.stream[i]] for i in examples])
+        self._check_numbers(rows)
+        caps = [operation.rate_cap for operation in rows]
         limits, tights = [path.limit for path in arrays.paths], [path.tight for path in arrays.paths]
-        limit = [limits[path] for path in arrays.path]
-        arrays.cap = [a if a < b else b for a, b in zip(caps, limit, strict=True)]
-        arrays.own_limit = [tights[path] if a >= b else -1 for a, b, path in zip(caps, limit, arrays.path, strict=True)]
-        numbers = range(len(operations))
-        for i in compress(numbers, [operation.window_bytes > 0.0 for operation in operations]):
-            self._window(operations[i], i, arrays)
+        limit = [limits[one] for one in path]
+        cap = [a if a < b else b for a, b in zip(caps, limit, strict=True)]
+        own_limit = [tights[one] if a >= b else -1 for a, b, one in zip(caps, limit, path, strict=True)]
+        windows: list[tuple[float, float]] = [(0.0, 0.0)] * len(rows)
+        for i in compress(range(len(rows)), [operation.window_bytes > 0.0 for operation in rows]):
+            windows[i] = (rows[i].window_bytes, rows[i].write_share)
+            idle_cap = self._idle_cap(rows[i], arrays, arrays.paths[path[i]])
+            if idle_cap < cap[i]:
+                cap[i], own_limit[i] = idle_cap, -1
+        self._check_caps(rows, cap)
+        arrays.path, arrays.cap, arrays.own_limit = list(spread(path)), list(spread(cap)), list(spread(own_limit))
+        arrays.work = list(spread([operation.work for operation in rows]))
+        arrays.weight = list(spread([operation.weight for operation in rows]))
+        arrays.latency_s = list(spread([operation.latency_s for operation in rows]))
+        if any(window_bytes for window_bytes, _ in windows):
+            arrays.windows = {i: window for i, window in enumerate(spread(windows)) if window[0]}
         self._memory(arrays)
-        if INFINITY in arrays.cap:
-            for operation, cap in zip(operations, arrays.cap, strict=True):
-                if cap == INFINITY and operation.work > 0.0:
-                    what = (
-                        f"operation {operation.id!r} has work, no rate cap, and uses no channel: it would run infinitely fast"
-                    )
-                    self.faults.append(Fault(what=what, remedy="give it a rate cap or a channel with a cost"))
-        if any(path.servers for path in arrays.paths):
-            arrays.servers = {i: servers for i, path in enumerate(arrays.path) if (servers := arrays.paths[path].servers)}
+        if any(one.servers for one in arrays.paths):
+            arrays.servers = {i: servers for i, one in enumerate(arrays.path) if (servers := arrays.paths[one].servers)}
 
     def _dependencies(self, arrays: Arrays) -> None:
         if self.order is not None:
@@ -104,39 +109,40 @@ class Columns:
                     if name not in number:
                         self.faults.append(Fault(what=f"operation {operation.id!r} waits for unknown operation {name!r}"))
 
-    def _paths(self, arrays: Arrays) -> list[int]:
+    def _paths(self, arrays: Arrays, rows: Sequence[Operation], streams: Sequence[Stream]) -> list[int]:
         """The path of each operation; operations made by one generator mostly share the very tuple, so look at that first."""
-        owners = [stream.multiplicity for stream in arrays.streams]
-        uses = [operation.uses for operation in arrays.operations]
-        keys = list(zip([owners[stream] for stream in arrays.stream], map(id, uses), strict=True))
+        uses = [operation.uses for operation in rows]
+        keys = list(zip([stream.multiplicity for stream in streams], map(id, uses), strict=True))
         by_value: dict[tuple[int, tuple[tuple[str, float], ...]], int] = {}
         by_identity: dict[tuple[int, int], int] = {}
         for key, i in dict(zip(keys, range(len(keys)), strict=True)).items():
             path = by_identity[key] = by_value.setdefault((key[0], uses[i]), len(arrays.paths))
             if path == len(arrays.paths):
-                arrays.paths.append(self._path(arrays.operations[i], arrays.streams[arrays.stream[i]], arrays.channels))
+                arrays.paths.append(self._path(rows[i], streams[i], arrays.channels))
         return list(map(by_identity.__getitem__, keys))
 
-    def _check_numbers(self, arrays: Arrays, caps: list[float]) -> None:
-        work, weight, latency_s = arrays.work, arrays.weight, arrays.latency_s
-        if not work or (
-            # sums: a NaN anywhere makes these false
-            (min(work) >= 0.0 and sum(work) < INFINITY)
-            and (min(weight) > 0.0 and sum(weight) < INFINITY)
-            and (min(latency_s) >= 0.0 and sum(latency_s) < INFINITY)
-            and (min(caps) > 0.0 and sum(caps) > 0.0)
-        ):
-            return
-        for operation in arrays.operations:
-            if not 0.0 <= operation.work < INFINITY:
-                what = f"operation {operation.id!r} has work {operation.work!r}"
+    def _check_numbers(self, rows: Sequence[Operation]) -> None:
+        for operation in rows:
+            work, weight, latency_s = operation.work, operation.weight, operation.latency_s
+            if 0.0 <= work < INFINITY and operation.rate_cap > 0.0 and 0.0 < weight < INFINITY and 0.0 <= latency_s < INFINITY:
+                continue
+            if not 0.0 <= work < INFINITY:
+                what = f"operation {operation.id!r} has work {work!r}"
                 self.faults.append(Fault(what=what, remedy="work is finite and >= 0"))
             if not operation.rate_cap > 0.0:
                 what = f"operation {operation.id!r} has rate cap {operation.rate_cap!r}"
                 self.faults.append(Fault(what=what, remedy="make it > 0"))
-            if not 0.0 < operation.weight < INFINITY or not 0.0 <= operation.latency_s < INFINITY:
-                what = f"operation {operation.id!r} has weight {operation.weight!r} and latency {operation.latency_s!r} s"
+            if not 0.0 < weight < INFINITY or not 0.0 <= latency_s < INFINITY:
+                what = f"operation {operation.id!r} has weight {weight!r} and latency {latency_s!r} s"
                 self.faults.append(Fault(what=what, remedy="weight > 0, latency >= 0, both finite"))
+
+    def _check_caps(self, rows: Sequence[Operation], caps: Sequence[float]) -> None:
+        if INFINITY not in caps:
+            return
+        for operation, cap in zip(rows, caps, strict=True):
+            if cap == INFINITY and operation.work > 0.0:
+                what = f"operation {operation.id!r} has work, no rate cap, and uses no channel: it would run infinitely fast"
+                self.faults.append(Fault(what=what, remedy="give it a rate cap or a channel with a cost"))
 
     def _path(self, operation: Operation, stream: Stream, channels: list[Channel]) -> Path:
         loads: dict[int, float] = {}
@@ -163,15 +169,13 @@ class Columns:
                     self.faults.append(Fault(what=f"{what} {channels[index].name!r}", remedy=remedy))
         return path
 
-    def _window(self, operation: Operation, i: int, arrays: Arrays) -> None:
+    def _idle_cap(self, operation: Operation, arrays: Arrays, path: Path) -> float:
         """A latency-bound flow is capped at most at the rate at which its window covers the idle latency of the path."""
-        arrays.windows[i] = (operation.window_bytes, operation.write_share)
-        idle_cap = arrays.idle_cap(i)
+        idle_cap = arrays.idle_cap(path, operation.window_bytes)
         if idle_cap == INFINITY:
             what = f"operation {operation.id!r} is latency-bound but no channel of its path has a latency law"
             self.faults.append(Fault(what=what, remedy="give a channel a latency or drop window_bytes"))
-        elif idle_cap < arrays.cap[i]:
-            arrays.cap[i], arrays.own_limit[i] = idle_cap, -1
+        return idle_cap
 
     def _memory(self, arrays: Arrays) -> None:
         """What operations allocate and free: kept, because machines that a sweep visits have the same tiers."""

@@ -127,8 +127,10 @@ def _recap(kernel: Kernel, flow: int, now: float) -> None:
         _take_out(kernel, flow, now)
     cap = min(rate_cap, path.limit)
     own_limit = path.tight if rate_cap >= path.limit else -1
-    if flow in arrays.windows and arrays.idle_cap(flow) < cap:
-        cap, own_limit = arrays.idle_cap(flow), -1
+    if flow in arrays.windows:
+        idle_cap = arrays.idle_cap(arrays.paths[arrays.path[flow]], arrays.windows[flow][0])
+        if idle_cap < cap:
+            cap, own_limit = idle_cap, -1
     fluid.most[flow] = fluid.cap[flow] = cap
     fluid.most_limit[flow] = fluid.own_limit[flow] = own_limit
     if not is_running:

@@ -62,7 +62,7 @@ class _Lowering:
             channels=self._channels(written.channels()),
             tiers=self._tiers(),
             streams=self._streams(written.streams()),
-            operations=tuple(written.operations),
+            operations=written.ordered(),
             resident=tuple(item for group in self.ranks.groups for item in self._resident(group)),
             model_flops=self.step.model_flops,
             num_tokens=self.step.num_tokens,

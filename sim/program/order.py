@@ -7,11 +7,13 @@ follows from these alone is kept by their identity.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate, chain, pairwise
+from operator import itemgetter
+from typing import Any
 
 from sim.kept import Kept
 from sim.records import Operation
@@ -34,6 +36,14 @@ class Order:
     streams: Sequence[str]
     num_after: Sequence[int]
     after: Sequence[int]
+    #: one operation of each kind, and the kind of each operation: those of a kind have all numbers and channels in common
+    examples: Sequence[int] = ()
+    kind: Sequence[int] = ()
+
+    @cached_property
+    def spread(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """From one value per kind to one per operation."""
+        return itemgetter(*self.kind) if len(self.kind) > 1 else list
 
     @cached_property
     def before(self) -> list[int]:
@@ -73,6 +83,27 @@ _ORDERS: Kept[Order | None] = Kept(_ROOM, lambda order: len(order.positions) if 
 _LAST: Kept[tuple[Sequence[Operation], Order | None]] = Kept(4, lambda _: 1)
 
 
+def give_order(operations: Sequence[Operation], order: Order | None) -> None:
+    """Note the order of operations that are those of another program but for numbers, as the kinds of `order` have them."""
+    _LAST.get(id(operations), lambda: (operations, order))
+
+
+def with_kinds(order: Order | None, kinds: Iterable[Sequence[int]]) -> Order | None:
+    """The order, with the positions in the program of operations that have all numbers and channels in common."""
+    if order is None:
+        return None
+    number = {position: i for i, position in enumerate(order.positions)}
+    first = list(range(len(number)))  # of its kind
+    for members in kinds:
+        own = [number[position] for position in members]
+        least = min(own)
+        for i in own:
+            first[i] = least
+    examples = sorted(set(first))  # in canonical order, so that what is numbered by its first use stays so
+    kind_of = {example: kind for kind, example in enumerate(examples)}
+    return replace(order, examples=examples, kind=[kind_of[i] for i in first])
+
+
 def order_of(operations: Sequence[Operation]) -> Order | None:
     """The order of the operations; None where they have none: a name or a place taken twice, an unknown dependency."""
     return _LAST.get(id(operations), lambda: (operations, _order_of(operations)))[1]
@@ -109,6 +140,8 @@ def _found(
     return Order(
         text=text,
         positions=positions,
+        examples=range(len(positions)),
+        kind=range(len(positions)),
         names=[names[position] for position in positions],
         streams=[streams[position] for position in positions],
         num_after=list(map(len, ordered)),

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from sim.kept import Kept
+from sim.program.order import Order, give_order, order_of, with_kinds
 from sim.records import Operation, Step, StepOperation
 
 #: the fields of an operation that depend on how fast a machine is
@@ -37,6 +38,7 @@ class Written:
     operations: list[Operation] = field(default_factory=list)
     slots: dict[tuple[object, ...], Slot] = field(default_factory=dict)
     _streams: list[str] = field(default_factory=list)
+    _order: Order | None = None
 
     def add(
         self, op: StepOperation, group: int, key: tuple[object, ...], ask: Callable[[StepOperation], Numbers], text: Numbers
@@ -56,6 +58,14 @@ class Written:
                 for index in slot.members:
                     self.operations[index] = msgspec.structs.replace(self.operations[index], **numbers)
                 slot.numbers = numbers
+
+    def ordered(self) -> tuple[Operation, ...]:
+        """The operations as they are now, whose order is known without a look at them."""
+        operations = tuple(self.operations)
+        if self._order is None:
+            self._order = with_kinds(order_of(operations), [slot.members for slot in self.slots.values()])
+        give_order(operations, self._order)
+        return operations
 
     def streams(self) -> Sequence[str]:
         """Names of the streams, in the order in which they appear."""
