@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sim.errors import InternalError
@@ -70,22 +70,22 @@ def breakdown_s(seen: Seen, rank: str | None = None, *, stretch: Stretch | None 
     an instant at which none runs is idle. `rank` defaults to the slowest.
     """
     chosen = slowest_rank(seen) if rank is None else rank
-    intervals: dict[str, list[tuple[float, float]]] = {category: [] for category in _PRIORITY}
+    number = {category: i for i, category in enumerate(_PRIORITY)}
+    spans: list[tuple[float, float, int]] = []
     for stream, rows in seen.rows_of.items():
-        if rank_of(stream) == chosen:
-            for operation, record in zip(seen.operations[rows], seen.records[rows], strict=True):
-                if record.end_s > record.ready_s:
-                    intervals[operation.category].append(busy_interval(operation, record))
-    return partition(intervals, seen.replay.makespan_s, stretch)
+        if rank_of(stream) != chosen:
+            continue
+        for operation, record in zip(seen.operations[rows], seen.records[rows], strict=True):
+            start_s, end_s = busy_interval(operation, record)
+            if end_s > start_s:
+                spans.append((start_s, end_s, number[operation.category]))
+    return partition(spans, seen.replay.makespan_s, stretch)
 
 
-def partition(
-    intervals: Mapping[str, Iterable[tuple[float, float]]], total_s: float, stretch: Stretch | None = None
-) -> dict[str, float]:
-    """Share `total_s` among categories by priority; `intervals` holds (start, end) per category."""
+def partition(spans: Sequence[tuple[float, float, int]], total_s: float, stretch: Stretch | None = None) -> dict[str, float]:
+    """Share `total_s` among categories; spans are (start, end, place of the category in :data:`KEYS`), the first place wins."""
     if stretch:
         total_s = stretch.seconds(0.0, total_s)
-    spans = [(start, end, rank) for rank, name in enumerate(_PRIORITY) for start, end in intervals.get(name, ()) if end > start]
     parts = _owned(spans, stretch.all_seconds if stretch else _difference)
     seconds = {KEYS[category]: math.fsum(parts[rank]) for rank, category in enumerate(_PRIORITY)}
     rest = total_s - math.fsum(value for key, value in seconds.items() if key != "idle")

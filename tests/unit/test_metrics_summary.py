@@ -102,7 +102,7 @@ def test_what_a_framework_waits_is_overhead_and_what_a_clock_waits_is_the_arriva
 
 def test_partition_refuses_more_work_than_time() -> None:
     with pytest.raises(InternalError, match="more work than it lasts"):
-        partition({"compute": [(0.0, 2.0)]}, 1.0)
+        partition([(0.0, 2.0, 0)], 1.0)
 
 
 def test_critical_path_and_its_owner() -> None:
