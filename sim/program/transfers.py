@@ -141,10 +141,10 @@ class Routes:
     def _seen_from(self, cpu: str, tier: str, home: str) -> str:
         """The tier that plays the same part for `cpu` as `tier` for `home`: the DRAM of each, anything else itself.
 
-        Threads on all sockets have their pages there: what lies in any socket's DRAM is near.
+        Threads on all sockets have their pages there: what lies in the near DRAM is near to all. Another node's DRAM is meant
+        only by its name: what was bound there stays there.
         """
-        nodes = {self.machine.resolve("dram", name) for name in self._sockets(home)}
-        return self.machine.resolve("dram", cpu) if tier in nodes else tier
+        return self.machine.resolve("dram", cpu) if tier == self.machine.resolve("dram", home) else tier
 
     def cores(self, device: str, num_cores: float, rank_cores: float, *, is_spread: bool = False) -> Flow:
         """Work of a rank's processes in core-seconds, `num_cores` of them at most at once.
