@@ -53,6 +53,7 @@ class Job:
     workload: Training | Inference | Step | Trace
     placement: Placement = field(default_factory=Placement)
     host: str = ""
+    gpus: tuple[str, ...] = ()  # of the host that it may use, as CUDA_VISIBLE_DEVICES; empty = all
     start_s: float = 0.0
     after: str = ""
     steps: int = 1

@@ -11,7 +11,7 @@ from sim.placement.registry import EXPLICIT
 from sim.records import TensorClass
 from sim.scenario import Job
 from sim.topology.machine import Machine
-from sim.topology.view import host_view
+from sim.topology.view import job_view
 from sim.workload.frameworks.inference import INFERENCE_PROFILES
 from sim.workload.inference import Inference
 
@@ -24,7 +24,7 @@ def settled(job: Job, machine: Machine) -> Job:
     inference = job.workload
     if not isinstance(inference, Inference):
         return job
-    view = host_view(machine, job.host) if job.host in machine.hosts() else machine
+    view = job_view(machine, job.host if job.host in machine.hosts() else "", job.gpus)
     if inference.device == "auto":
         inference = replace(inference, device="gpu" if view.gpus() else "cpu")
         job = replace(job, workload=inference)

@@ -11,7 +11,7 @@ from sim.placement.plan import Entry
 from sim.scenario import Job
 from sim.topology import routing
 from sim.topology.machine import Machine
-from sim.topology.view import host_view
+from sim.topology.view import job_view
 from sim.workload import frameworks
 from sim.workload.consistency import faults_of
 from sim.workload.inference import Inference
@@ -32,7 +32,13 @@ def job_faults(machine: Machine, jobs: tuple[Job, ...], document: Document) -> l
                 remedy = f"hosts are {', '.join(machine.hosts())}"
                 faults.append(document.fault((*path, "host"), f"no host {job.host!r} in machine {machine.name}", remedy))
                 continue
-            view = host_view(machine, job.host or machine.hosts()[0])
+            whole = job_view(machine, job.host)
+            unknown = [name for name in job.gpus if name not in whole.gpus()]
+            if unknown:
+                remedy = f"its GPUs are {', '.join(whole.gpus()) or 'none'}"
+                faults.append(document.fault((*path, "gpus"), f"no GPU {', '.join(unknown)} on its host", remedy))
+                continue
+            view = job_view(machine, job.host, job.gpus)
             if not view.gpus() and not isinstance(job.workload, Inference):
                 what = f"host {job.host or machine.hosts()[0]!r} has no GPU to run on"
                 faults.append(document.fault((*path, "host"), what, "run the job on another host, or add a GPU to this one"))

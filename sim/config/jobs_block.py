@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sim.config.machine import numbered
 from sim.config.placement_block import placement_from
 from sim.config.validation import FaultList, refuse_unknown
 from sim.config.workload_block import workload_from
@@ -17,7 +18,7 @@ from sim.workload.training import Training
 
 #: what a `workload:` is, as `check` and the schema say it
 WORKLOAD_MEANING = "exactly one of training, inference, trace"
-_JOB_KEYS = ("name", "host", "workload", "placement", "start", "after", "steps")
+_JOB_KEYS = ("name", "host", "gpus", "workload", "placement", "start", "after", "steps")
 
 
 def jobs_from(document: Document) -> tuple[Job, ...]:
@@ -58,6 +59,14 @@ def jobs_from(document: Document) -> tuple[Job, ...]:
     return tuple(jobs)
 
 
+def _gpus(raw: object, document: Document, path: NodePath) -> tuple[str, ...]:
+    """`gpu[4-7]`, `gpu0` or a list of such names."""
+    listed: list[Any] = raw if isinstance(raw, list) else [raw]
+    if not listed or not all(isinstance(name, str) for name in listed):
+        raise InputError(document.fault(path, f"expected names of GPUs, got {describe(raw)}", "gpu[0-3], or [gpu0, gpu1]"))
+    return tuple(dict.fromkeys(single for name in listed for single in (numbered(name) or [name])))
+
+
 def _job(raw: Mapping[str, Any], document: Document, path: NodePath, *, name: str = "") -> Job:
     faults = FaultList()
     workload = None
@@ -72,6 +81,9 @@ def _job(raw: Mapping[str, Any], document: Document, path: NodePath, *, name: st
         start_s = parse(raw.get("start", 0), "time")
     except ValueError as error:
         faults.append(document.fault((*path, "start"), str(error)))
+    gpus: tuple[str, ...] = ()
+    with faults.collect():
+        gpus = _gpus(raw["gpus"], document, (*path, "gpus")) if "gpus" in raw else ()
     steps = raw.get("steps", 1)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         what = f"expected how many steps the job runs, got {describe(steps)}"
@@ -82,6 +94,7 @@ def _job(raw: Mapping[str, Any], document: Document, path: NodePath, *, name: st
         workload=workload,
         placement=placement,
         host=str(raw.get("host", "")),
+        gpus=gpus,
         start_s=start_s,
         after=str(raw.get("after", "")),
         steps=steps,

@@ -49,6 +49,7 @@ def scenario_schema() -> dict[str, Any]:
         "properties": {
             "name": {"type": "string"},
             "host": {"type": "string"},
+            "gpus": {"type": ["string", "array"], "items": {"type": "string"}},
             "workload": workload,
             "placement": placement,
             "start": {"type": "string"},

@@ -7,7 +7,7 @@ import dataclasses
 from sim.placement.capacity import capacity_plan
 from sim.scenario import Scenario
 from sim.topology.machine import Machine
-from sim.topology.view import host_view
+from sim.topology.view import job_view
 from sim.units import format_bytes
 from sim.workload.inference import Inference
 from sim.workload.training import Training
@@ -24,7 +24,7 @@ def with_working_sets(scenario: Scenario) -> Scenario:
     used = dict.fromkeys(cached, 0.0)
     for job in scenario.jobs:
         if isinstance(job.workload, (Training, Inference)):
-            view = host_view(scenario.machine, job.host) if job.host else scenario.machine
+            view = job_view(scenario.machine, job.host, job.gpus)
             for name, need in capacity_plan(job.workload, job.placement, view).items():
                 if name in used:
                     used[name] += min(need.peak_bytes, scenario.machine.tiers[name].capacity_bytes)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
 from typing import Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ from sim.experiment.together import all_tiers, on_host, simulate
 from sim.experiment.unmeasured import ends_of
 from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
-from sim.placement.capacity import capacity_plan, needs_sentence
+from sim.placement.capacity import capacity_plan, needs_sentence, plan_footprint, used_gpus
 from sim.placement.host_limits import limit_needs
 from sim.placement.plan import Entry, Placement
 from sim.placement.resolve import tier_views
@@ -54,7 +54,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     scenario = with_working_sets(scenario)
     if len(scenario.jobs) > 1 or scenario.job.steps > 1:
         return _run_together(scenario, asked)
-    if scenario.job.host:
+    if scenario.job.host or scenario.job.gpus:
         scenario = on_host(scenario, scenario.job)
     tiering: tuple[TieringStep, ...] = ()
     if moves(asked[0]):
@@ -105,7 +105,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
 
 def _seen_by(scenario: Scenario, job: Job) -> Machine:
     """The machine that a job's policies may use: its host's, where the scenario tells hosts apart."""
-    return on_host(scenario, job).machine if job.host or len(scenario.jobs) > 1 else scenario.machine
+    return on_host(scenario, job).machine if job.host or job.gpus or len(scenario.jobs) > 1 else scenario.machine
 
 
 def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
@@ -134,6 +134,7 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
         for job in asked
         if moves(job)
     )
+    still += tuple(_shared_gpus(scenario))
     reasons = _overflows(whole.tiers) + ([together.reason] if together.reason else [])
     for job, result in zip(scenario.jobs, results, strict=True):
         own = [reason for reason in result.reason.split("; ") if reason and reason not in reasons]
@@ -145,6 +146,25 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
         contention=max(result.contention for result in results),
         pools=together.pools, assumptions=(*results[0].assumptions, *still),
     )  # fmt: skip
+
+
+def _shared_gpus(scenario: Scenario) -> Iterator[str]:
+    """Pairs of jobs that run on the same GPUs, in words; jobs after one another are none."""
+    used = {job.name: _gpus_of(scenario, job) for job in scenario.jobs}
+    for one, other in combinations(scenario.jobs, 2):
+        common = used[one.name] & used[other.name]
+        if common and not one.after and not other.after:
+            names = ", ".join(sorted(common))
+            yield f"{one.name} and {other.name} run on the same GPUs ({names}): `gpus` of a job gives it its own"
+
+
+def _gpus_of(scenario: Scenario, job: Job) -> set[str]:
+    """GPUs on which a job's ranks sit; none of a recording's are told here."""
+    if not isinstance(job.workload, (Training, Inference)):
+        return set()
+    machine = on_host(scenario, job).machine
+    seats = used_gpus(machine, plan_footprint(job.workload, job.placement, machine).ranks_per_host)
+    return {name for name in seats if machine.devices[name].kind == "gpu"}
 
 
 def _step_times(solved: Solved, job: Job) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from sim.records import Step, TensorClass
 from sim.scenario import Job, Scenario
 from sim.topology import routing
 from sim.topology.machine import Machine
-from sim.topology.view import host_view
+from sim.topology.view import job_view
 from sim.workload.training import Training
 
 
@@ -37,7 +37,7 @@ def weights_of(scenario: Scenario) -> dict[str, float]:
 
 
 def _view(machine: Machine, job: Job) -> Machine:
-    return host_view(machine, host_name(machine, job)) if len(machine.hosts()) > 1 else machine
+    return job_view(machine, job.host, job.gpus)
 
 
 def tier_shares_of(machine: Machine, job: Job, entry: Entry) -> dict[str, float]:

@@ -20,7 +20,7 @@ from sim.program.merge import Part, merge, of_job, start_of
 from sim.records import INFINITY, Pool, Program, Replay, Step, TensorClass
 from sim.scenario import Job, Scenario
 from sim.topology.machine import Machine
-from sim.topology.view import host_view
+from sim.topology.view import job_view
 from sim.workload.footprint import behaviour
 from sim.workload.training import Training
 
@@ -43,11 +43,10 @@ class Together:
 
 
 def on_host(scenario: Scenario, job: Job) -> Scenario:
-    """The scenario of one job alone on its own host's view of the machine."""
-    hosts = scenario.machine.hosts()
-    host = job.host or hosts[0]
-    machine = host_view(scenario.machine, host) if len(hosts) > 1 or job.host else scenario.machine
-    return dataclasses.replace(scenario, machine=machine, jobs=(dataclasses.replace(job, host="", start_s=0.0, after=""),))
+    """The scenario of one job alone on its own host's view of the machine, with its own GPUs."""
+    machine = job_view(scenario.machine, job.host, job.gpus)
+    alone = dataclasses.replace(job, host="", gpus=(), start_s=0.0, after="")
+    return dataclasses.replace(scenario, machine=machine, jobs=(alone,))
 
 
 def simulate(scenario: Scenario) -> Together:

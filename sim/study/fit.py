@@ -130,7 +130,7 @@ def _phases(workload: Training | Inference, placement: Placement, machine: Machi
 
 def each_job(scenario: Scenario) -> tuple[Scenario, ...]:
     """The scenario of each of its jobs alone, on its own host's view of the machine."""
-    if len(scenario.jobs) == 1 and not scenario.job.host:
+    if len(scenario.jobs) == 1 and not (scenario.job.host or scenario.job.gpus):
         return (scenario,)
     return tuple(
         dataclasses.replace(on_host(scenario, job), name=f"{scenario.name}: {job.name}" if job.name else scenario.name)

@@ -12,6 +12,7 @@ from sim.records import TensorClass
 from sim.topology.machine import Machine
 from sim.workload.footprint import behaviour
 from sim.workload.footprint.host import SUB_GROUP_ELEMENTS
+from sim.workload.formats import WEIGHT_BYTES
 from sim.workload.frameworks.inference import INFERENCE_PROFILES
 from sim.workload.inference import Inference
 from sim.workload.shapes import num_moe_layers
@@ -187,8 +188,8 @@ def _inference_families(inference: Inference, machine: Machine) -> Iterator[Iter
     yield (Change(settings={f"{path}.batch_size": size}) for size in range(inference.batch_size - 1, 0, -1))
     yield (
         Change(settings={f"{path}.weights": kind})
-        for kind in (("q8_0", "q4_k_m") if is_ggml else ("int8", "int4"))
-        if inference.weights in ("fp32", "fp16", "bf16")
+        for kind in (("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k") if is_ggml else ("int8", "int4"))
+        if WEIGHT_BYTES[kind] < WEIGHT_BYTES[inference.weights]
     )
     if profile.is_cpu_backend and not is_cpu:
         mixtures = range(inference.cpu_moe_layers + 1, num_moe_layers(inference.model) + 1)

@@ -1,7 +1,8 @@
-"""One host's view of a machine that several hosts share."""
+"""What one job sees of a machine: its host's part where several hosts share it, and its own GPUs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
@@ -29,6 +30,27 @@ def host_view(machine: Machine, host: str) -> Machine:
         tiers=tiers,
         media={name: item for name, item in machine.media.items() if name in tiers},
         edges=tuple(edge for edge in machine.edges if {edge.source, edge.target} <= {*devices, "network"}),
+    )
+
+
+def job_view(machine: Machine, host: str = "", gpus: Sequence[str] = ()) -> Machine:
+    """What a job on a host sees: all that the host reaches (the first, if none is named), of its GPUs only those named.
+
+    As with CUDA_VISIBLE_DEVICES, the other GPUs, their memory and their links are out of its sight; sockets, switches and what
+    hangs on them it shares with other jobs. Raises InputError for an unknown host.
+    """
+    hosts = machine.hosts()
+    view = host_view(machine, host or hosts[0]) if host or len(hosts) > 1 else machine
+    if not gpus:
+        return view
+    devices = {name: device for name, device in view.devices.items() if device.kind != "gpu" or name in gpus}
+    tiers = {name: tier for name, tier in view.tiers.items() if tier.device in devices}
+    return replace(
+        view,
+        devices=devices,
+        tiers=tiers,
+        media={name: item for name, item in view.media.items() if name in tiers},
+        edges=tuple(edge for edge in view.edges if {edge.source, edge.target} <= {*devices, "network"}),
     )
 
 
