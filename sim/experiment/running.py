@@ -298,7 +298,8 @@ def _fastest(job: Job, machine: Machine) -> Placement:
     if not isinstance(job.workload, Inference) or job.workload.device != "cpu" or machine.gpus():
         return Placement()
     seat = machine.seats()[0]
-    best = tier_views(machine, seat, {})[0].name
+    own = [view.name for view in tier_views(machine, seat, {}) if machine.media[view.name].device == machine.host_of(seat)]
+    best = own[0] if own else machine.resolve("dram", seat)
     if best == machine.resolve("dram", seat):
         return Placement()
     return Placement(

@@ -254,6 +254,8 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
     edges = _required_path(machine, read.device, write.device)
     gpu = next((media.device for media in (read, write) if machine.devices[media.device].kind == "gpu"), "")
     is_bounced = not is_direct and bool(gpu) and machine.tiers[source if gpu == write.device else target].kind == "nvme"
+    if is_bounced and resolve(machine, "dram", gpu) == memory_tier(machine, gpu):
+        is_bounced = False  # the page cache is in the GPU's memory
     is_paged = not is_pinned and bool(gpu) and not machine.devices[gpu].part.get("pins_on_demand")
     staging: Uses = ()
     second = INFINITY

@@ -119,3 +119,15 @@ def test_memory_mode_between_dram_and_optane_while_all_fits(seconds: Callable[[i
     scattered = seconds(16, {"mode": "memory"}, "dram")
     assert dram < scattered < optane
     assert seconds(16, {"mode": "memory", "page_layout": "contiguous"}, "dram") == pytest.approx(dram)
+
+
+def test_an_answer_from_memory_mode_is_not_measured_against_the_memory_of_the_other_socket() -> None:
+    changes = {"gpu0": None, "pmem0.mode": "memory", "pmem1.mode": "memory"}
+    inference = {
+        "model": "mixtral-8x7b", "weights": "q8_0", "framework": "llama.cpp", "device": "cpu", "prompt_length": 16,
+        "output_length": 4,
+    }  # fmt: skip
+    body = {"topology": {"base": "xeon-optane", "set": changes}, "workload": {"inference": inference}}
+    result = run(scenario_of(body, file="").resolve())
+    assert result.offload_penalty == 1.0
+    assert any("76 % of the lines hit" in note for note in result.assumptions)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.config import load_scenario, scenario_of
+from sim.config import load_machine, load_scenario, scenario_of
 from sim.errors import InputError
 from sim.experiment import run
 
@@ -102,3 +102,11 @@ def test_a_paged_optimizer_faults_once_its_states_are_one_byte_too_many():
     assert pages.fits
     assert pages.summary.breakdown_s["exposed_transfer"] > 0.1
     assert not plain.fits
+
+
+@pytest.mark.parametrize(("name", "is_staged"), [("dgx-spark", False), ("mi300a-node", False), ("gh200", True)])
+def test_a_file_is_read_into_the_memory_that_the_gpu_shares_without_a_bounce(name, is_staged):
+    machine = load_machine(name)
+    drive = next(tier for tier, own in machine.tiers.items() if own.kind == "nvme")
+    route = machine.route(drive, machine.memory_tier("gpu0"), initiator="gpu0")
+    assert route.is_staged is is_staged
