@@ -81,7 +81,8 @@ def suggestion(word: str, known: Iterable[str], label: str = "known") -> str:
     names = sorted(known)
     if meant := meant_by(word, names):
         return meant
-    begun = [name for name in names if re.match(rf"{re.escape(plain(word))}(?![a-z0-9])", name)]
+    ours = plain(word)
+    begun = [ours] if ours in names else [name for name in names if re.match(rf"{re.escape(ours)}(?![a-z0-9])", name)]
     if begun:  # 'h100' -> 'h100-pcie', 'h100-sxm'
         return f"did you mean {' or '.join(map(repr, begun[:4]))}?"
     near = sharing(word, names) or get_close_matches(word, names, n=1, cutoff=0.6)
