@@ -98,7 +98,8 @@ class Adapter:
         tuple[str, ...], Doc("matrices that get an adapter: any of q k v o gate up down, or all / attention / mlp")
     ] = ("attention",)
     base: Annotated[
-        Literal["bf16", "nf4", "int8"] | None, Doc("precision of the frozen weights; default nf4 with qlora, bf16 otherwise")
+        Literal["bf16", "nf4", "int8", "gptq"] | None,
+        Doc("precision of the frozen weights; default nf4 with qlora, bf16 otherwise; gptq = AutoGPTQ's 4 bits"),
     ] = None
     double_quantization: Annotated[bool, Doc("quantise the quantisation constants too (QLoRA)")] = True
     dropout: Annotated[float, Ge(0), Lt(1), Doc("of the adapters' inputs; above 0 each keeps a copy and a mask")] = 0.0
@@ -241,7 +242,9 @@ class Training:
         Doc("launched as CUDA graphs: nothing, all but routed experts, or whole iterations; default as the framework does"),
     ] = None
     dropout: Annotated[bool, Doc("dropout active (keeps masks)")] = False
-    loss: Annotated[Literal["full", "fused", "chunked", "fused_linear"], Doc("how logits and loss are computed")] = "full"
+    loss: Annotated[
+        Literal["full", "half", "fused", "chunked", "fused_linear"], Doc("how logits and loss are computed; half = in 16 bits")
+    ] = "full"
     loss_chunks: Annotated[Count, Doc("chunks of the chunked loss (loss: chunked)")] = 8
     optimizer: Optimizer = field(default_factory=Optimizer)
     checkpointing: Checkpointing = field(default_factory=Checkpointing)

@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from sim.workload.footprint.activations import layer_activations
-from sim.workload.footprint.counts import rank_parameters
+from sim.workload.footprint.activations import layer_activations, logits_bytes
+from sim.workload.footprint.counts import quantised_bytes, rank_parameters
 from sim.workload.footprint.inference import weight_bytes
 from sim.workload.formats import WEIGHT_BYTES
+from sim.workload.frameworks import profile
 from sim.workload.frameworks.inference import inference_profile
 from sim.workload.inference import Inference
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import parameters
+from sim.workload.step import linear
+from sim.workload.step.plan import resolve
 from sim.workload.training import Adapter, Training
 
 SHAPE = ModelShape(layers=4, hidden=64, heads=4, ffn=256, vocabulary=1000)
@@ -39,6 +42,32 @@ def test_dropout_before_adapters_keeps_a_copy_and_a_mask():
     down = replace(LORA, targets=("down",))
     assert saved(replace(down, dropout=0.1)) - saved(down) == 3 * 256 - 2 * 256
     assert saved(replace(dropped, type="qlora")) - saved(replace(LORA, type="qlora")) == 3 * 64  # the products keep x
+
+
+def test_gptq_unpacks_with_kernels_of_its_own():
+    training = Training(
+        model=SHAPE, framework="hf-trainer", sequence_length=64, adapter=replace(LORA, type="qlora", base="gptq")
+    )
+    plans = [resolve(each, {}, profile("hf-trainer")) for each in (training, _in_nf4(training))]
+    passes = [linear.forward(plan, linear.layer_maps(plan, is_moe=False)) for plan in plans]
+    unpacked, dequantised = (
+        sum(k.read_bytes + k.write_bytes for k in each.kernels if k.name == "dequantise.forward") for each in passes
+    )
+    weights = 4 * 64 * 64 + 3 * 64 * 256
+    assert unpacked == pytest.approx(21.0 * weights)
+    assert dequantised == pytest.approx((0.5 + 1 / 64 + 1 / 4096 + 2.0) * weights)
+    assert quantised_bytes(training) == pytest.approx(0.5195, rel=1e-3)
+    assert saved(training.adapter, "hf-trainer") == saved(LORA, "hf-trainer")  # torch.matmul keeps the weights, not the input
+
+
+def _in_nf4(training: Training) -> Training:
+    return replace(training, adapter=replace(training.adapter, base="nf4"))
+
+
+def test_a_loss_in_16_bits_keeps_four_copies_of_the_logits():
+    training = Training(model=SHAPE, framework="hf-trainer", sequence_length=10, batch_size=1, precision="bf16")
+    assert logits_bytes(replace(training, loss="half")) == 8.0 * 10 * 1000
+    assert logits_bytes(training) == 14.0 * 10 * 1000
 
 
 def test_the_head_is_quantised_by_litgpt_only():

@@ -91,7 +91,7 @@ def _per_token(training: Training, how: Behaviour, is_moe: bool) -> tuple[float,
     h = shape.hidden
     q, k, v, o = head_widths(shape)
     adapter, needed = training.adapter, adapter_targets(training)
-    is_kept = adapter.type == "none" or (how.keeps_quantised_inputs and adapter.stored != "bf16")
+    is_kept = adapter.type == "none" or (how.keeps_quantised_inputs and adapter.stored in ("nf4", "int8"))
     has_input = {key for key, group in _SAME_INPUT.items() if is_kept or (needed & group and not adapter.dropout)}
     inputs = h * _gemm_input(training, how) * (("attention" in has_input) + ("feed-forward" in has_input))
     inputs += _dropped(training, how, needed)
@@ -167,13 +167,13 @@ def logits_bytes(training: Training) -> float:
     """Peak bytes of logits and loss of one micro-batch on a rank of the last stage.
 
     full: 2 B logits, then in fp32 the softmax, its gradient and the gradient of the logits (14 B; 10 B where the framework
-    works in place); fused: in place; chunked: the logits and one chunk at a time; fused_linear: never
-    materialised. Tensor ranks split the vocabulary.
+    works in place); half: logits, their shifted copy, softmax and gradient in 16 bits; fused: in place; chunked: the
+    logits and one chunk at a time; fused_linear: never materialised. Tensor ranks split the vocabulary.
     """
     how = behaviour(training)
     e = element_bytes(training)
     num = tokens(training) * training.model.vocabulary / training.parallelism.tensor
     per_logit = {
-        "full": how.logit_bytes, "fused": 2 * e, "chunked": e + 10.0 / training.loss_chunks, "fused_linear": 0.0,
+        "full": how.logit_bytes, "half": 4 * e, "fused": 2 * e, "chunked": e + 10.0 / training.loss_chunks, "fused_linear": 0.0,
     }[training.loss]  # fmt: skip
     return num * per_logit

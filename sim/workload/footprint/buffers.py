@@ -48,6 +48,8 @@ def _live_weights(training: Training, rank: RankParameters, how: Behaviour, home
         yield _buffer("16-bit copies of weights", TensorClass.WEIGHTS, 2.0, rank.total, _PASSES)
     if rank.quantised:
         largest = max(rank.largest_linear, rank.head if how.quantises_head else 0.0)
+        if training.adapter.stored == "gptq":  # torch.matmul keeps what it multiplied with, one recomputed layer's worth
+            largest = rank.layer
         yield _buffer("dequantised layer matrix", TensorClass.BUFFERS, how.dequantised_bytes, largest, _PASSES)
 
 

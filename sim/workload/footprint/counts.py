@@ -224,8 +224,10 @@ def quantised_bytes(training: Training) -> float:
     """Bytes per quantised base parameter, with its scales.
 
     nf4: 4 bits + one fp32 scale per 64 (0.5625 B), or with double quantisation 8-bit scales (0.516 B); Dettmers et al.
-    2023 (arXiv 2305.14314), section 3. int8: 1 B.
+    2023 (arXiv 2305.14314), section 3. int8: 1 B. gptq: an fp16 scale and a 4-bit zero per 128.
     """
+    if training.adapter.stored == "gptq":
+        return 0.5 + 2.5 / 128
     if training.adapter.stored == "int8":
         return 1.0
     return 0.5 + (1 / 64 + 4 / (64 * 256) if training.adapter.double_quantization else 4 / 64)

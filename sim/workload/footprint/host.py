@@ -16,7 +16,7 @@ from sim.workload.frameworks import profile
 from sim.workload.shapes import parameters
 from sim.workload.training import TOKEN_BYTES, Training
 
-_DTYPE_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516, "mxfp4": 0.53}
+_DTYPE_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516, "gptq": 0.52, "mxfp4": 0.53}
 #: largest file of a sharded checkpoint, bytes (transformers: max_shard_size 5 GB, older hub checkpoints 10 GB)
 SHARD_FILE_BYTES = 10e9
 #: default elements of a ZeRO-3 sub-group (DeepSpeed config-json, sub_group_size)

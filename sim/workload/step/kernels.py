@@ -20,7 +20,7 @@ from sim.workload.step.work import Pass, elementwise, gemm
 #: traffic per attention score besides the GEMMs' own, forward: softmax in and out, dropout in, mask and out
 _SOFTMAX_BYTES, _DROPOUT_BYTES = 4.0, 5.0
 #: traffic per logit of loss forward and backward (bytes): fp32 upcast and log-softmax, one fused kernel, chunks, none
-_LOSS_BYTES = {"full": 24.0, "fused": 12.0, "chunked": 16.0, "fused_linear": 4.0}
+_LOSS_BYTES = {"full": 24.0, "half": 16.0, "fused": 12.0, "chunked": 16.0, "fused_linear": 4.0}
 
 
 class _Cost(NamedTuple):

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.held_out import Fitted
 from sim.records import Kernel
 from sim.workload import shapes
 from sim.workload.footprint.counts import quantised_bytes
 from sim.workload.step.plan import GEMM_DTYPE, Plan
 from sim.workload.step.work import Pass, elementwise, gemm
 
+#: bytes moved per weight and pass where AutoGPTQ unpacks with PyTorch's own kernels; fit on Qwen's README (72B, 256 tokens,
+#: three passes); without it, counted in qlinear_cuda_old.py: 0.5 read, shifted to 4 written, 4 read and cast to 1; mask,
+#: zeros and scales 1 read each, 1, 1 and 2 written
+_GPTQ_BYTES = Fitted(21.0, 16.5, ("qwen-readme",))
 #: bytes per input and per output element of an adapted matrix, counted in fsdp_qlora's lora.py (as PEFT): dropout of the
 #: input (5); the result is cloned (4), the adapter's output scaled (4) and added (6). Backward: dropout and the sum of both
 #: inputs' gradients (11); scaling (4)
@@ -172,4 +177,5 @@ def _dequantised(plan: Plan, maps: tuple[Linear, ...], phase: str) -> list[Kerne
     if not plan.is_frozen or plan.training.adapter.stored == "bf16":
         return []
     weights = sum(item.weights for item in maps if item.name != "router")
-    return [elementwise(weights * (quantised_bytes(plan.training) + 2.0), f"dequantise.{phase}", 0.8)]
+    each = _GPTQ_BYTES.get() if plan.training.adapter.stored == "gptq" else quantised_bytes(plan.training) + 2.0
+    return [elementwise(weights * each, f"dequantise.{phase}", 0.8)]
