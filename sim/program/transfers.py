@@ -92,14 +92,15 @@ class Routes:
         """Loads and stores of a rank's CPU threads; `traffic` = bytes per byte of work on each tier.
 
         Spread threads and pages lie evenly on all sockets of the host, `num_cores` threads on each (less than one where
-        fewer threads than sockets run).
+        fewer threads than sockets run). What is bound to other nodes than the rank's own stays there.
         """
         home = self.machine.host_of(device)
         cpus, cores = self._sockets(home) if is_spread else (home,), max(1, round(num_cores))
+        is_near = is_spread and self.machine.resolve("dram", home) in traffic
         parts = [
             (
                 self.machine.access(
-                    cpu, self._seen_from(cpu, tier, home) if is_spread else tier, write_share=write_share, num_cores=cores
+                    cpu, self._seen_from(cpu, tier, home) if is_near else tier, write_share=write_share, num_cores=cores
                 ),
                 share / len(cpus),
             )
@@ -141,10 +142,10 @@ class Routes:
     def _seen_from(self, cpu: str, tier: str, home: str) -> str:
         """The tier that plays the same part for `cpu` as `tier` for `home`: the DRAM of each, anything else itself.
 
-        Threads on all sockets have their pages there: what lies in the near DRAM is near to all. Another node's DRAM is meant
-        only by its name: what was bound there stays there.
+        Threads on all sockets have their pages there: what lies in any socket's DRAM is near.
         """
-        return self.machine.resolve("dram", cpu) if tier == self.machine.resolve("dram", home) else tier
+        nodes = {self.machine.resolve("dram", name) for name in self._sockets(home)}
+        return self.machine.resolve("dram", cpu) if tier in nodes else tier
 
     def cores(self, device: str, num_cores: float, rank_cores: float, *, is_spread: bool = False) -> Flow:
         """Work of a rank's processes in core-seconds, `num_cores` of them at most at once.
