@@ -61,6 +61,9 @@ GGML_FITTED = ("gpu-benchmarks-llm", "llamacpp-discussion-4167")
 GGML_GRAPH_FITTED = ("llamacpp-dgx-spark", "geerlingguy-ai-benchmarks")
 GRAPH_FITTED = ("gpt-fast",)
 _KERNELS_PER_LAYER = 20
+#: end of the variant of one small kernel more than a dense layer has, and what a router adds besides a sum per expert: gate,
+#: softmax, order, choice, sum, quotient, scaling (llama-graph.cpp, build_moe_ffn; counted, not fitted); a graph fuses them
+ROUTING, ROUTING_KERNELS = "/routing", 7
 _GRAPH_PRIOR_S = 50e-6
 
 
@@ -80,6 +83,9 @@ def decode_class(
     `efficiency` is the share of its bandwidth that the part's streaming kernels reach, `launch_s` the seconds between two of
     its kernels, `clock_hz` that of the GPU.
     """
+    if variant.endswith(ROUTING):
+        found = decode_class(variant.removesuffix(ROUTING), memory_part, efficiency, launch_s, clock_hz)
+        return DecodeClass(found.efficiency, 0.0 if _is_graph(variant, memory_part) else found.layer_s / _KERNELS_PER_LAYER)
     if not variant.startswith("ggml"):
         if is_held_out(GRAPH_FITTED):
             return DecodeClass(efficiency, _GRAPH_PRIOR_S)
@@ -88,9 +94,14 @@ def decode_class(
         if is_held_out(JETSON_FITTED):
             return DecodeClass(efficiency, _GRAPH_PRIOR_S if "graph" in variant else _KERNELS_PER_LAYER * launch_s)
         return DecodeClass(JETSON.efficiency, GGML_GRAPH_CLASSES["lpddr"].layer_s) if "graph" in variant else JETSON
-    is_recent = "graph" in variant or memory_part.endswith("-soc")  # those machines are younger than the graphs
-    is_graph = is_recent and not memory_part.endswith("apple")  # Metal launches kernel by kernel
+    is_graph = _is_graph(variant, memory_part)
     if is_held_out(GGML_GRAPH_FITTED if is_graph else GGML_FITTED):
         return DecodeClass(efficiency, _GRAPH_PRIOR_S if is_graph else _KERNELS_PER_LAYER * launch_s)
     classes = GGML_GRAPH_CLASSES if is_graph else GGML_CLASSES
     return next((found for prefix, found in classes.items() if memory_part.startswith(prefix)), _OTHER)
+
+
+def _is_graph(variant: str, memory_part: str) -> bool:
+    """Whether a pass of ggml's kernels is captured as one graph on a GPU with this memory."""
+    is_recent = "graph" in variant or memory_part.endswith("-soc")  # those machines are younger than the graphs
+    return is_recent and not memory_part.endswith("apple")  # Metal launches kernel by kernel

@@ -205,3 +205,13 @@ def test_each_pass_of_a_prompt_reads_the_cache_behind_it_again(tokens, num_passe
     cached = (2048 + 256) * 512 * 1024
     assert sum(kernel.read_bytes for kernel in kernels) == pytest.approx(num_passes * cached)
     assert {kernel.variant for kernel in kernels} == {"flash2"}
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "num_kernels"),
+    [("mixtral-8x7b", {}, 8), ("gpt-oss-20b", {}, 10), ("llama-2-7b", {}, 0), ("mixtral-8x7b", {"cpu_moe_layers": 32}, 8)],
+)
+def test_a_mixtures_router_launches_kernels_of_its_own(model, more, num_kernels):
+    inference = Inference(model=builtin(model), framework="llama.cpp", prompt_length=8, output_length=2, **more)
+    layer = next(op for op in generate(inference, {}).operations if op.phase == "decode" and op.kernels)
+    assert sum(kernel.count for kernel in layer.kernels if kernel.name == "routing") == num_kernels

@@ -144,3 +144,13 @@ def test_weights_loaded_in_place_need_no_buffers_on_the_gpu():
     names = {term.name for term in plan_footprint(asked.job.workload, asked.job.placement, asked.machine).terms}
     assert "weights" in names
     assert "buffers of streamed layers" not in names
+
+
+@pytest.mark.parametrize(("variant", "memory", "is_free"), [
+    ("ggml", "gddr6x", False), ("ggml-graph", "gddr6x", True), ("ggml", "lpddr5x-8533-soc", True),
+    ("ggml-graph", "lpddr5-6400-apple", False),
+])  # fmt: skip
+def test_small_kernels_of_a_router_cost_a_twentieth_of_a_layer_unless_a_graph_fuses_them(variant, memory, is_free):
+    layer = decode_class(variant, memory, 0.9)
+    small = decode_class(f"{variant}/routing", memory, 0.9)
+    assert small.layer_s == pytest.approx(0.0 if is_free else layer.layer_s / 20)

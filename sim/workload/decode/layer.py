@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from sim.laws.decode import ROUTING, ROUTING_KERNELS
 from sim.records import Kernel
 from sim.workload.decode.sizes import Sizes
 from sim.workload.formats import BLOCK_FORMATS, KV_BYTES, NATIVE, WEIGHT_BYTES
@@ -32,7 +33,16 @@ class LayerKernels:
             read_bytes=read_bytes * self.inference.num_batches + cache, write_bytes=2.0 * sequences * sizes.shape.hidden,
             dtype=self.dtype, variant=self.stream, name="layer",
         )  # fmt: skip
-        return (kernel, *self._dequantise(read_bytes, unpacked))
+        return (kernel, *self._routing(), *self._dequantise(read_bytes, unpacked))
+
+    def _routing(self) -> tuple[Kernel, ...]:
+        """What ggml launches for a mixture's layer beyond a dense one's; the mean over layers with and without experts."""
+        sizes = self.sizes
+        share = sizes.count.moe_layers / sizes.shape.layers
+        if not self.variant.startswith("ggml") or not share:
+            return ()
+        count = share * (ROUTING_KERNELS + sizes.shape.experts_per_token - 1)
+        return (Kernel(kind="gemv", dtype=self.dtype, variant=self.variant + ROUTING, count=count, name="routing"),)
 
     def prefill(
         self, read_bytes: float, num_passes: int, queries: float, context: float, flops_per_token: float
