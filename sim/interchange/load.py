@@ -16,9 +16,14 @@ from sim.records import Step
 
 _WRONG: tuple[tuple[str, str, str], ...] = (
     (r"(?s)\s*\{.{0,4000}?\"zero_optimization\"", "is a DeepSpeed configuration", "a trace is a recording of a run"),
+    (r"(?s)\s*\{.{0,4000}?\"(?:architectures|model_type)\"", "is the config.json of a model",
+     "name it as the model: workload: {training: {model: FILE}}"),
+    (r"(?s).{0,4000}?(?:\"(?:remote|local)-mem-\w+\"|\"memory-type\"|\bnpus_count\b)", "is a configuration of ASTRA-sim",
+     "describe the machine as a topology"),
+    (r"(?ms).{0,4000}?^(?:workload|topology|devices|extends):", "is a scenario or a topology", "run it: tiersim run FILE"),
     # [time or -1, action, bytes, category] of each allocation
     (r"\s*\[\[-?\d+, ?\d, ?\d+, ?\d+\]", "is a memory timeline of the PyTorch profiler", "give the trace of the same run"),
-)
+)  # fmt: skip
 
 
 class Asked(msgspec.Struct, frozen=True):

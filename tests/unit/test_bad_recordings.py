@@ -89,6 +89,17 @@ REFUSED: dict[str, tuple[bytes | list[bytes], str]] = {
         b'{"zero_optimization": {"stage": 3}}',
         "{0}: is a DeepSpeed configuration, not a trace; a trace is a recording of a run",
     ),
+    "model": (
+        b'{"architectures": ["LlamaForCausalLM"]}',
+        "{0}: is the config.json of a model, not a trace; name it as the model: workload: {{training: {{model: FILE}}}}",
+    ),
+    "astra-sim": (
+        b'{"memory-type": "NO_MEMORY_EXPANSION"}',
+        "{0}: is a configuration of ASTRA-sim, not a trace; describe the machine as a topology",
+    ),
+    "scenario": (
+        b"# a job\ntopology: dgx-a100\n", "{0}: is a scenario or a topology, not a trace; run it: tiersim run FILE",
+    ),
     "memory-timeline": (
         b"[[-1, 0, 1024, 0]]",
         "{0}: is a memory timeline of the PyTorch profiler, not a trace; give the trace of the same run",
