@@ -6,7 +6,7 @@ import pytest
 
 from sim.workload.footprint.activations import layer_activations, logits_bytes
 from sim.workload.footprint.counts import quantised_bytes, rank_parameters
-from sim.workload.footprint.inference import weight_bytes
+from sim.workload.footprint.inference import inference_footprint, kv_cache_bytes, weight_bytes
 from sim.workload.formats import WEIGHT_BYTES
 from sim.workload.frameworks import profile
 from sim.workload.frameworks.inference import inference_profile
@@ -92,3 +92,12 @@ def test_embedding_and_head_of_quantised_files_stay_in_16_bits(framework: str, w
 def test_bitsandbytes_takes_longer_to_launch():
     litgpt, transformers = inference_profile("litgpt"), inference_profile("transformers")
     assert litgpt.quantised_layer_s / 5 == pytest.approx(transformers.quantised_layer_s / 7) == pytest.approx(0.155e-3)
+
+
+def test_a_cache_that_grows_by_concatenation_is_held_twice():
+    job = Inference(model=SHAPE, framework="transformers", weights="bf16", prompt_length=100, output_length=900, batch_size=8)
+    grown, fixed = (inference_footprint(replace(job, framework=name), {}) for name in ("transformers", "litgpt"))
+    assert fixed.fragmentation == 0.0
+    used = grown.allocated_peak("gpu", ("decode",)).size_bytes
+    assert grown.fragmentation * used == pytest.approx(kv_cache_bytes(job))
+    assert grown.peak("gpu", ("decode",)).size_bytes == pytest.approx(used + kv_cache_bytes(job) + 0.5e9)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from sim.held_out import as_unseen
 from sim.records import TensorClass
 from sim.workload.footprint.counts import is_moe_layer
 from sim.workload.footprint.host import pinned_bytes
@@ -116,6 +117,7 @@ def inference_footprint(
         terms=tuple(term for term in terms if term.size_bytes > 0),
         ranks_per_host=min(ranks_per_host or ranks, ranks),
         context_bytes=0.0 if inference.device == "cpu" else CONTEXT_BYTES,
+        fragmentation=_fragmentation(inference, terms),
         moments=INFERENCE_MOMENTS,
     )
 
@@ -139,6 +141,16 @@ def _layer_bytes(inference: Inference, layer: int) -> float:
     stored = stored_weight(inference)
     routed = count.experts * count.expert if is_moe_layer(inference.model, layer) else 0
     return routed * stored.routed + (size - routed) * stored.other
+
+
+def _fragmentation(inference: Inference, terms: Sequence[Term]) -> float:
+    """Share of the GPU's bytes that its allocator holds on top: blocks that a growing cache has left."""
+    profile = INFERENCE_PROFILES.get(inference.framework)
+    if profile is None or not profile.outgrown_cache:
+        return 0.0
+    used = [term for term in terms if term.tier == "gpu" and "decode" in term.moments]
+    cache = sum(term.size_bytes for term in used if term.tensor_class is TensorClass.KV_CACHE)
+    return as_unseen(profile).outgrown_cache * cache / max(1.0, sum(term.size_bytes for term in used))
 
 
 def _dequantised_bytes(inference: Inference) -> float:
