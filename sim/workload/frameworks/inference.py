@@ -56,14 +56,14 @@ _EAGER = (
     "Python launches a decode layer's kernels in about 0.9 ms: 7B at 30 ms on A5000 (litgpt issue 607), 34 ms on A10 "
     "(lmdeploy issue 210), 25 ms on A100 (FasterTransformer issue 506)"
 )
-#: without these: 50 kernels a layer, 10 us of Python and driver for each
-_EAGER_PRIOR_S = 0.5e-3
+#: without litgpt's own: 25 ms for the 32 layers of a 7B on A100, whose weights stream in 7 (FasterTransformer issue 506)
+_EAGER_PRIOR_S = 0.78e-3
 #: of rows joined by the host, without measurements: seven matrices a layer, for each a copy of its inputs to the other GPU and
 #: one of its rows back, 10 us each (ggml-cuda.cu, ggml_cuda_op_mul_mat)
 _JOIN_PRIOR_S = 0.14e-3
 #: seconds of Python per product with nf4 weights; without measurements: of its fifteen calls (matmul_4bit, gemv_4bit, the
-#: quantisation state, scales of scales) 5 us each
-_PRODUCT_S, _PRODUCT_PRIOR_S = 0.155e-3, 75e-6
+#: quantisation state, scales of scales) 10 us of Python and driver each
+_PRODUCT_S, _PRODUCT_PRIOR_S = 0.155e-3, 150e-6
 _BITSANDBYTES = (
     "bitsandbytes takes 0.155 ms of Python for each product of a decode, two thirds of it without double quantisation: fit, "
     "LitGPT's resource tables (A100: 7B and 13B, 160 and 200 products longer by 25 and 29 ms); seven products a layer, five "
