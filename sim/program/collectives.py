@@ -20,6 +20,7 @@ from sim.laws.collectives import (
     hops_latency,
     nodes_reached,
     pipelined,
+    ranks_reached,
     ring_volume,
     switch_volume,
     tree_latency,
@@ -74,7 +75,7 @@ def collective(
 
     Of the algorithms that the links allow, the fastest for this size; `algorithm` keeps those whose name begins so;
     `is_fused` adds the one-shot all-reduce of serving frameworks to those of the vendor's library; `copies` of a token (their
-    number, and the share of the nodes that they keep to) cross the network once per node and are spread inside it (DeepEP).
+    number, and the share of the nodes that they keep to) cross the network once per node and reach each rank once (DeepEP).
     Raises InputError when members on several nodes have no network adapter, MachineError when there is no way between two.
     """
     if len(members) < 2 or size_bytes <= 0:
@@ -82,7 +83,7 @@ def collective(
     node, device = members[me]
     local = tuple(gpu for at, gpu in members if at == node)
     num_nodes = len({at for at, _ in members})
-    inside = _inside(machine, kind, local, device, num_nodes, is_fused=is_fused) if len(local) > 1 else [_NOTHING]
+    inside = _inside(machine, kind, local, device, num_nodes, copies, is_fused=is_fused) if len(local) > 1 else [_NOTHING]
     outside = _between(machine, kind, local, num_nodes, copies) if num_nodes > 1 else [_NOTHING]
     flows = [_joined(machine, size_bytes, near, far) for near in inside for far in outside if near.name.startswith(algorithm)]
     if not flows:
@@ -112,11 +113,14 @@ def _joined(machine: Machine, size_bytes: float, near: _Level, far: _Level) -> C
 
 
 def _inside(
-    machine: Machine, kind: str, local: tuple[str, ...], device: str, num_nodes: int, *, is_fused: bool = False
-) -> list[_Level]:
+    machine: Machine, kind: str, local: tuple[str, ...], device: str, num_nodes: int, copies: tuple[float, float],
+    *, is_fused: bool = False,
+) -> list[_Level]:  # fmt: skip
     """What the ranks of one node can do among themselves."""
     num = len(local)
-    volume = ring_volume(kind, num) / (num_nodes if kind == "all_to_all" else 1)
+    volume = ring_volume(kind, num) / (num_nodes if kind == "all_to_all" and not copies[0] else 1)
+    if copies[0]:  # what comes from other nodes is handed on inside, to each rank once
+        volume *= ranks_reached(num, num_nodes, *copies) / copies[0]
     latency_s = hops_latency(num)
     out, into = _gpu_links(machine, local, device)
     if not out:

@@ -76,15 +76,26 @@ def test_copies_of_a_token_reach_a_node_once():
     assert nodes_reached(1, 8) == nodes_reached(2, 8, 0.1) == 1  # never less than one
 
 
-def test_an_exchange_by_node_moves_less_over_the_network_and_as_much_inside():
+def test_an_exchange_by_node_moves_less_over_the_network_and_hands_each_rank_a_token_once():
     machine = scenario_of({"topology": "dgx-h100", "workload": {"training": {"model": "gpt2"}}}).resolve().machine
     members = [(node, f"gpu{index}") for node in range(2) for index in range(8)]
     plain = collective(machine, "all_to_all", 1e8, members, 0)
     once = collective(machine, "all_to_all", 1e8, members, 0, copies=(2.0, 1.0))
+    found = dict(once.uses)
     for name, cost in plain.uses:
-        share = 0.75 if "nic" in name else 1.0  # 1.5 nodes for 2 copies
-        assert dict(once.uses)[name] == pytest.approx(share * cost), name
+        if "nic" in name:  # 1.5 nodes for 2 copies
+            assert found[name] == pytest.approx(0.75 * cost), name
+        elif "nvswitch" in name:  # 1.94 of 16 ranks for 2 copies; those from the other node are handed on as well
+            assert found[name] == pytest.approx(16 * (1 - (15 / 16) ** 2) * cost), name
     assert once.rate_cap > plain.rate_cap
+
+
+def test_a_rank_with_several_experts_of_a_token_gets_it_once():
+    machine = scenario_of({"topology": "dgx-h100", "workload": {"training": {"model": "gpt2"}}}).resolve().machine
+    members = [(0, f"gpu{index}") for index in range(8)]
+    plain = collective(machine, "all_to_all", 1e9, members, 0)
+    once = collective(machine, "all_to_all", 1e9, members, 0, copies=(8.0, 1.0))
+    assert once.rate_cap / plain.rate_cap == pytest.approx(8 / (8 * (1 - (7 / 8) ** 8)))
 
 
 @pytest.mark.parametrize(
