@@ -18,9 +18,14 @@ from sim.records import Dtype, KernelKind
 
 _ATTENTION = re.compile(r"flash|fmha|attention|_attn", re.I)
 _ARITHMETIC = re.compile(
-    r"gemm|cutlass|xmma|cijk_|matmul|winograd|implicit_conv|fprop|dgrad|wgrad|conv2d|conv3d|convolve|fft|cudnn.*conv|ck_tile.*gemm",
+    r"gemm|cutlass|xmma|cijk_|matmul|winograd|implicit_conv|fprop|dgrad|wgrad|conv2d|conv3d|convolve|fft|cudnn.*conv|ck_tile.*gemm|"
+    r"nvjet|triton_tem|triton_mm|fused_moe|marlin|wgmma|^bmm_",
     re.I,
 )
+#: pointwise kernels and reductions of torch.compile: their names list the operators that they fused, products among them
+_FUSED = re.compile(r"triton_(?:poi|red|per|for)_fused", re.I)
+#: attention of a few new tokens reads the whole cache and computes little
+_DECODE = re.compile(r"paged_?attention|splitkv|batch_?decode|single_?decode|flash_?decod|decode_attention", re.I)
 #: generation of a fused attention kernel by its name -> variant of the kernel law: on another part the same code runs.
 #: FlashAttention-3 reaches what cuDNN's kernel does (its paper), the cutlass kernel of PyTorch what FlashAttention-1 does
 _ATTENTION_VARIANTS = (
@@ -34,13 +39,16 @@ _GGML = re.compile(r"mul_mat_", re.I)
 _OPTIMIZER = re.compile(r"multi_tensor_apply|adam|sgd_|adagrad|lamb|fused_?optim", re.I)
 _EMBEDDING = re.compile(r"embedding|index_?select|gather|scatter|indexing|permute_", re.I)
 _DTYPES: tuple[tuple[re.Pattern[str], Dtype], ...] = (
+    # cuBLAS from 12.8 on: nvjet_[sm100_]<letters of inputs and output>: q e4m3, o e5m2, t bfloat16, h half, s single
+    (re.compile(r"nvjet_(?:sm\d+_)?[qo]", re.I), "fp8"), (re.compile(r"nvjet_(?:sm\d+_)?t", re.I), "bf16"),
+    (re.compile(r"nvjet_(?:sm\d+_)?h", re.I), "fp16"), (re.compile(r"nvjet_(?:sm\d+_)?(?!sm\d)s", re.I), "tf32"),
     (re.compile(r"e4m3|e5m2|fp8|f8", re.I), "fp8"),
     (re.compile(r"bf16|bfloat16", re.I), "bf16"),
     (re.compile(r"half|fp16|f16|h884|h1688|h16816|hgemm|s884|s16816|hmma", re.I), "fp16"),
     (re.compile(r"tf32|s1688|tensorop_s", re.I), "tf32"),
     (re.compile(r"imma|i8|int8|igemm", re.I), "int8"),
     (re.compile(r"sgemm|float|ffma|_SB_", re.I), "fp32"),
-)
+)  # fmt: skip
 _TYPE_BYTES = {
     "float": 4, "double": 8, "c10::half": 2, "c10::bfloat16": 2, "half": 2, "bfloat16": 2, "long": 8, "long int": 8,
     "int": 4, "short": 2, "bool": 1, "unsigned char": 1, "signed char": 1, "char": 1, "byte": 1, "c10::complex<float>": 8,
@@ -84,6 +92,8 @@ Formula = Callable[[Shapes], float]
 @lru_cache(maxsize=2**16)
 def kind_of(name: str) -> KernelKind:
     """Class of a kernel by its name; "elementwise" stands for everything bound by memory."""
+    if _FUSED.search(name) or _DECODE.search(name):
+        return "elementwise"
     if _ATTENTION.search(name):
         return "attention"
     if _OPTIMIZER.search(name):

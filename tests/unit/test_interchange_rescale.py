@@ -9,7 +9,7 @@ import pytest
 from sim.config import load_machine
 from sim.config.parts import load_parts
 from sim.errors import InputError
-from sim.interchange.kernel_class import kind_of, variant_of
+from sim.interchange.kernel_class import dtype_of, kind_of, variant_of
 from sim.laws.kernels import gemm_rate, memory_rate
 from sim.program.rescale import ratio, rescaled
 from sim.records import Kernel, Kind, RankClass, Step, StepOperation
@@ -100,7 +100,12 @@ def test_generated_steps_pass_untouched() -> None:
         ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", "attention", "cudnn"),
         ("fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention)", "attention", "flash1"),
         ("void gemv2T_kernel_val<int, float>", "gemv", ""), ("void mul_mat_vec_q<(ggml_type)2, 1>", "gemv", "ggml"),
-        ("sm90_xmma_gemm_bf16bf16_bf16f32", "gemm", ""),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32", "gemm", ""), ("nvjet_sm100_tst_64x32_64x16_2x1_2cta_h_bz_TNT", "gemm", ""),
+        ("triton_tem_fused_addmm_3", "gemm", ""), ("triton_tem_fused_flex_attention_0", "attention", ""),
+        ("triton_poi_fused__scaled_dot_product_flash_attention_addmm_view_7", "elementwise", ""),
+        ("triton_red_fused__to_copy_bmm_mean_2", "elementwise", ""), ("fused_moe_kernel", "gemm", ""),
+        ("void pytorch_flash::flash_fwd_splitkv_kernel<traits>", "elementwise", ""),
+        ("void vllm::paged_attention_v2_kernel<__half>", "elementwise", ""), ("_rms_norm_forward_kernel", "elementwise", ""),
     ],
 )  # fmt: skip
 def test_a_kernels_name_tells_its_kind_and_whose_it_is(name: str, kind: str, variant: str) -> None:
@@ -122,3 +127,15 @@ def test_matrix_vector_products_scale_by_the_share_of_the_memory_that_they_reach
     plain = ratio(kernel, A100, gddr)
     assert plain == pytest.approx(memory_rate(A100) / memory_rate(gddr))
     assert ratio(msgspec.structs.replace(kernel, variant="ggml"), A100, gddr) < plain
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("nvjet_tst_256x256_64x4_2x1_v_bz_TNN", "bf16"), ("nvjet_sm100_tst_64x32_64x16_2cta_TNT", "bf16"),
+        ("nvjet_hsh_128x256_64x4_TNT", "fp16"), ("nvjet_sm90_qqtst_128x128_TNT", "fp8"), ("nvjet_sss_64x64_TNT", "tf32"),
+        ("ampere_fp16_s16816gemm_fp16_128x64", "fp16"), ("cutlass_80_tensorop_bf16_s16816gemm", "bf16"),
+    ],
+)  # fmt: skip
+def test_a_products_name_tells_its_numbers(name: str, dtype: str) -> None:
+    assert dtype_of(name) == dtype
