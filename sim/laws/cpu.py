@@ -10,6 +10,9 @@ from sim.held_out import Fitted
 #: bytes per element of fp32 Adam on the host: weight, gradient and two moments read (16), weight and moments written (12)
 ADAM_BYTES = 28.0
 ADAM_WRITE_SHARE = 12.0 / 28.0
+#: share of what a DRAM bus streams that an update in place reaches, whose threads each walk four arrays and write three of
+#: them; links bind before that; fit over Grace, a Threadripper 3970X and two H200 hosts; without it: as one stream
+IN_PLACE_SHARE = Fitted(0.91, 1.0, ("superoffload/grace", "lsp-offload/llama-7b", "prime-rl/glm5-171b"))
 #: share of the bound rate when threads wander over NUMA nodes: fit on DeepSpeed runs of 1 to 16 ranks (arXiv 2410.21316);
 #: without them: half of the accesses are remote, at half the rate
 UNBOUND_SHARE = Fitted(
@@ -40,12 +43,14 @@ _CACHED_BYTES = 16.0
 
 
 class Adam(NamedTuple):
-    """An implementation: bytes per fp32 element and write share, bytes of temporaries, whether only AVX is vectorised."""
+    """An implementation: bytes per fp32 element and write share, bytes of temporaries, whether only AVX is vectorised,
+    whether one pass walks all arrays."""
 
     size_bytes: float = ADAM_BYTES
     write_share: float = ADAM_WRITE_SHARE
     temporary_bytes: float = 0.0
     needs_avx: bool = False
+    is_fused: bool = True
 
 
 #: simd = DeepSpeed's CPUAdam, fused, AVX only; grace = the same in Arm vectors; torch = one pass per operation: multiply
@@ -54,7 +59,7 @@ class Adam(NamedTuple):
 IMPLEMENTATIONS = {
     "simd": Adam(needs_avx=True),
     "grace": Adam(),
-    "torch": Adam(size_bytes=96.0, write_share=0.4, temporary_bytes=8.0),
+    "torch": Adam(size_bytes=96.0, write_share=0.4, temporary_bytes=8.0, is_fused=False),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sim.errors import Fault, InputError
@@ -12,6 +13,7 @@ from sim.records import INFINITY
 from sim.study.bench_copies import by_cores, tier_of
 from sim.study.bench_flows import Load, spread, times
 from sim.topology.machine import Device, Machine
+from sim.topology.route import Route
 
 #: traffic of a bandwidth test: long against every start latency
 _LONG = 64.0 * 2**30
@@ -56,7 +58,11 @@ def cpu_adam(
 
     def seconds_in(spread_over: Mapping[str, float]) -> float:
         tiers = [(tier_of(machine, name, device), share) for name, share in spread_over.items()]
-        routes = [(machine.access(device, name, write_share=kernel.write_share), share) for name, share in tiers]
+        routes = [
+            (_in_place(machine, route, name) if kernel.is_fused else route, share)
+            for name, share in tiers
+            for route in [machine.access(device, name, write_share=kernel.write_share)]
+        ]
         return times(machine, [spread(routes, size * (mine - cached), write_share=kernel.write_share)])[0]
 
     memory = seconds_in(shares or {"dram": 1.0})
@@ -68,6 +74,15 @@ def cpu_adam(
     if kernel.needs_avx and not part.get("has_avx", True):
         seconds = max(seconds, laws.scalar_time(mine, int(_number(part, "cores")), _number(part, "clock")))
     return {"time": seconds, "bandwidth": size * elements / seconds}
+
+
+def _in_place(machine: Machine, route: Route, tier: str) -> Route:
+    """The route of an update in place: a bus of DRAM carries less of it than of one stream, an expander's link binds before."""
+    media = machine.media[tier]
+    if machine.device(media.device).kind == "cxl":
+        return route
+    share = laws.IN_PLACE_SHARE.get()
+    return replace(route, uses=tuple((name, cost / share if name == media.channel else cost) for name, cost in route.uses))
 
 
 def storage(

@@ -54,8 +54,9 @@ def test_kernels_for_avx_run_scalar_code_on_arm() -> None:
 def test_temporaries_are_faulted_in_page_by_page() -> None:
     assert fault_time(4096.0 * 3.6e6, 4096.0) == pytest.approx(1.0)
     assert fault_time(4096.0 * 3.6e6, 65536.0) == pytest.approx(1 / 16)
+    both = {"sockets": 2, "is_bound": False}
     times = {
-        name: measure(_machine("dgx-2"), "cpu_adam", {"elements": 1e9, "implementation": name})["time"]
+        name: measure(_machine("dgx-2"), "cpu_adam", {"elements": 1e9, "implementation": name} | both)["time"]
         for name in ("simd", "torch")
     }
     assert 5.0 < times["torch"] / times["simd"] < 6.5
@@ -127,3 +128,11 @@ def test_the_cpu_of_an_apu_waits_as_its_own_part_says() -> None:
     assert machine.latency("gpu0", "gpu0.lpddr") == pytest.approx(300e-9)
     node = load_machine("mi300a-node")
     assert node.latency("cpu1", "gpu0.hbm") > node.latency("cpu0", "gpu0.hbm") == pytest.approx(240e-9)
+
+
+def test_a_fused_update_draws_less_from_dram_than_one_stream_and_all_of_an_expander() -> None:
+    machine = _machine("liaw-2s")
+    for tier, share in (("dram", 0.91), ("cxl", 1.0)):
+        update = measure(machine, "cpu_adam", {"elements": 1e11, "shares": {tier: 1.0}})["bandwidth"]
+        stream = measure(machine, "memory_bandwidth", {"device": "cpu0", "tier": tier, "write_share": 12 / 28})["bandwidth"]
+        assert update / stream == pytest.approx(share, rel=0.01)
