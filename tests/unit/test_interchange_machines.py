@@ -167,6 +167,9 @@ def test_a_second_node_on_the_same_cores_without_a_kind_is_taken_as_cxl_and_said
     layout = hwloc.parse(topology_xml(), "h.xml")
     assert layout.nodes[1].kind == "cxl"
     assert any("taken as CXL" in note for note in layout.notes)
+    grace = hwloc.parse(topology_xml().replace('value="A100"', 'value="NVIDIA GH200 480GB"'), "h.xml")
+    assert grace.nodes[1].kind == "gpu"
+    assert any("taken as a GPU's memory" in note for note in grace.notes)
 
 
 def test_links_among_gpus_come_from_split_matrices() -> None:

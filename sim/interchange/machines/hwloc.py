@@ -103,8 +103,8 @@ class _Reader:
             kind = _KINDS.get(subtype, "dram")
             cores = item.get("cpuset", "")
             if not subtype and (cores in local or not _bits(cores)):
-                kind = "cxl"
-                self.notes.append(f"NUMA node {item.get('os_index')} has no cores of its own and no kind: taken as CXL memory")
+                kind, taken = ("gpu", "a GPU's memory") if self._is_superchip() else ("cxl", "CXL memory")
+                self.notes.append(f"NUMA node {item.get('os_index')} has no cores of its own and no kind: taken as {taken}")
             local.add(cores)
             index = item.get("gp_index", "")
             yield Node(
@@ -112,6 +112,10 @@ class _Reader:
                 socket=self._socket_of(item), bandwidth_bytes_per_s=rates.get(index, 0.0) * _MIB,
                 latency_s=latencies.get(index, 0.0) * 1e-9,
             )  # fmt: skip
+
+    def _is_superchip(self) -> bool:
+        """Whether a device or the product is named as one whose GPU memory is a NUMA node of the host."""
+        return any(re.search(r"\bG[HB][123]00\b|Grace", info.get("value", "")) for info in self.root.iter("info"))
 
     def _attribute(self, name: str) -> dict[str, float]:
         """Best value of a memory attribute by target (its nearest initiator's)."""
