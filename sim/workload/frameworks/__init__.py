@@ -147,12 +147,16 @@ _DEEPSPEED_MEGATRON = replace(
     has_fused_blocks=True,
     fitted={**_DEEPSPEED.fitted} | dict.fromkeys(("step_fixed_s", "micro_batch_fixed_s"), ("deep-optimizer-states",)),
 )
+#: modules without a compiler or fused kernels, whoever trains them: seconds per launch, small kernels of a layer
+_EAGER_LAUNCH_S, _EAGER_KERNELS = 18e-6, 38.0
 _DEEPSPEED_HF = replace(
     _DEEPSPEED,
     name="deepspeed-hf",
-    source="DeepSpeed under Hugging Face Trainer or Accelerate; checkpoints leave by Tensor.to('cpu'), which allocates "
-    "pageable memory (unsloth_zoo/gradient_checkpointing.py)",
+    source="DeepSpeed under Hugging Face Trainer or Accelerate; launches as those of `hf-trainer`; checkpoints leave by "
+    "Tensor.to('cpu'), which allocates pageable memory (unsloth_zoo/gradient_checkpointing.py)",
     pins_activations=False,
+    dispatch_s_per_kernel=_EAGER_LAUNCH_S,
+    small_kernels_per_layer=_EAGER_KERNELS,
 )
 _MEGATRON = Profile(
     name="megatron",
@@ -239,8 +243,8 @@ _EAGER_MODELS = replace(
     source="modules of transformers and litgpt without a compiler: 50 kernels a layer forward besides those of adapters, 18 us "
     "of Python and driver each, which is the 0.9 ms that a layer of a decode takes to launch (frameworks/inference.py)",
     attention_version="flash2",
-    dispatch_s_per_kernel=18e-6,
-    small_kernels_per_layer=38.0,
+    dispatch_s_per_kernel=_EAGER_LAUNCH_S,
+    small_kernels_per_layer=_EAGER_KERNELS,
 )
 PROFILES: dict[str, Profile] = {
     profile.name: profile
