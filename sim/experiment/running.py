@@ -14,6 +14,7 @@ from sim.experiment.memory_mode import with_working_sets
 from sim.experiment.neighbours import pool_latencies
 from sim.experiment.overflow import Swap, cache_notes, locked_notes, page_cached, spill_notes, swap_of
 from sim.experiment.preparing import loaded, on_system_memory, placed
+from sim.experiment.recorded_placement import idle_placements
 from sim.experiment.result import Result
 from sim.experiment.solving import Solved, solve, step_seconds, summarised
 from sim.experiment.tiering import TieringStep, moves, settle, settling_note
@@ -97,7 +98,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
             *spill_notes(asked[0].placement, scenario.job),
             *cache_notes(asked[0], page_cached(scenario.job, scenario.machine)),
         ),
-        warnings=scenario.machine.warnings,
+        warnings=(*scenario.machine.warnings, *idle_placements(step, scenario.job.placement)),
         shown=solved.note,
         tiering=tiering,
     )

@@ -58,6 +58,36 @@ def test_a_rule_lets_a_placement_move_recorded_copies(tmp_path: Path) -> None:
     assert seconds(plain, "xeon-2s-cxl", placement={"optimizer_states": "cxl0"}) == pytest.approx(here, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("rules", "placed", "warning"),
+    [
+        (["h2d min=1MB = optimizer_states"], "optimizer_states", ""),
+        ([], "optimizer_states", "placement of optimizer_states: no effect, no recorded copy is known to carry them; name "
+         "theirs (1 recorded, 95.4 MiB) with rules of the trace, such as 'h2d phase=update min=1MB = optimizer_states'"),
+        (["h2d min=1MB = optimizer_states"], "activations", "placement of activations: no effect"),
+        ([], "", ""),
+    ],
+)  # fmt: skip
+def test_a_placement_that_moves_nothing_is_told(rules: list[str], placed: str, warning: str, tmp_path: Path) -> None:
+    trace = {"file": str(write(tmp_path)), "step": 0, "rules": rules, "source_part": "h100-pcie"}
+    block = {"topology": "xeon-2s-cxl", "workload": {"trace": trace}, "placement": {placed: "cxl0"} if placed else {}}
+    (point,) = scenario_of(block, file="/x/s.yaml").expand()
+    told = [line for line in experiment.run(point, with_penalty=False).warnings if line.startswith("placement of")]
+    assert len(told) == bool(warning)
+    assert all(line.startswith(warning) for line in told)
+
+
+def test_a_recording_without_copies_cannot_be_placed_elsewhere(tmp_path: Path) -> None:
+    sample = Sample(**A100)
+    sample.step(0, 0, 1000)
+    sample.launch(100, 110, 100)
+    (tmp_path / "t.json").write_bytes(sample.to_bytes())
+    block = {"topology": "dgx-a100", "workload": {"trace": str(tmp_path / "t.json")}, "placement": {"gradients": "dram"}}
+    (point,) = scenario_of(block, file="/x/s.yaml").expand()
+    told = "placement of gradients: no effect, the recording has no copies between host and GPU"
+    assert any(line.startswith(told) for line in experiment.run(point, with_penalty=False).warnings)
+
+
 def test_an_unknown_part_is_named_by_the_scenario(tmp_path: Path) -> None:
     path = str(write(tmp_path, deviceProperties=[{"name": "Some GPU"}]))
     with pytest.raises(InputError, match="recorded on Some GPU, which is not in the part catalogue"):
