@@ -11,7 +11,7 @@ import msgspec
 from sim.errors import Fault, InputError
 from sim.interchange import chakra, kineto, pytorch_et, source, step_file
 from sim.interchange.machines import readers
-from sim.interchange.rules import Rule
+from sim.interchange.rules import Rule, applied
 from sim.records import Step
 
 _WRONG: tuple[tuple[str, str, str], ...] = (
@@ -107,12 +107,21 @@ def _open(paths: str | Path | Sequence[str | Path], asked: Asked, source_part: s
         )
     (kind,) = kinds
     if kind == "kineto":
-        readings = [kineto.read_rank(content, name, asked.rules) for name, content in found]
+        _refuse_element_bytes(asked, found[0][0])
+        readings = [kineto.read_rank(content, name, asked.rules, asked.num_ranks) for name, content in found]
         return Recorded(readings=readings, source_part=source_part)
     if asked.step:
         what = f"there is no step {asked.step}: such a trace holds one step"
         raise InputError(Fault(what=what, remedy="leave out --step", file=found[0][0]))
-    return Recorded(whole=_READERS[kind](found, asked), source_part=source_part)
+    if kind != "chakra":
+        _refuse_element_bytes(asked, found[0][0])
+    return Recorded(whole=applied(_READERS[kind](found, asked), asked.rules), source_part=source_part)
+
+
+def _refuse_element_bytes(asked: Asked, file: str) -> None:
+    if asked.element_bytes != 1.0:
+        what = "only Chakra files count elements: this recording has bytes"
+        raise InputError(Fault(what=what, remedy="leave out element_bytes", file=file))
 
 
 def kind_of(content: bytes, file: str) -> str:

@@ -6,12 +6,13 @@ Example: "h2d phase=update min=1MB = optimizer_states".
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from sim.errors import Fault, InputError
-from sim.records import TensorClass
+from sim.records import Kind, Step, StepOperation, TensorClass
 from sim.units import parse
 
 _DIRECTION = {"h2d": "dram", "d2h": "gpu"}
@@ -39,6 +40,30 @@ def class_of(rules: Iterable[Rule], *, source: str, phase: str, name: str, size_
         ):
             return rule.tensor_class
     return None
+
+
+def applied(step: Step, rules: Sequence[Rule]) -> Step:
+    """The step with the copies that a rule matches at the home of its tensor class; how many is noted."""
+    if not rules:
+        return step
+    counts: Counter[str] = Counter()
+    operations = tuple(_placed(op, rules, counts) for op in step.operations)
+    notes = tuple(f"copies placed as {name} by rule: {count}" for name, count in sorted(counts.items()))
+    return msgspec.structs.replace(step, operations=operations, notes=(*step.notes, *notes))
+
+
+def _placed(op: StepOperation, rules: Sequence[Rule], counts: Counter[str]) -> StepOperation:
+    if op.kind is not Kind.TRANSFER:
+        return op
+    is_read_from_gpu = op.source == "gpu"
+    found = class_of(
+        rules, source="gpu" if is_read_from_gpu else "dram", phase=op.phase, name=op.name, size_bytes=op.size_bytes
+    )
+    if found is None:
+        return op
+    counts[found.value] += 1
+    home = {"target" if is_read_from_gpu else "source": f"home:{found.value}"}
+    return msgspec.structs.replace(op, tensor_class=found, **home)
 
 
 def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:

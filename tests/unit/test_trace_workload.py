@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from sim import engine, experiment
 from sim.config import scenario_of
 from sim.errors import InputError
 from sim.experiment import Result
-from sim.records import Program, Replay
+from sim.interchange.load import load_trace
+from sim.interchange.rules import parse_rules
+from sim.records import Kind, Program, Replay
 from sim.scenario import Trace
 from tests.kineto_sample import Sample
 
@@ -163,3 +166,33 @@ def test_equal_ranks_of_a_recording_are_replayed_as_one(tmp_path: Path, monkeypa
     assert {name: use.bytes for name, use in folded.summary.channels.items()} == pytest.approx(
         {name: use.bytes for name, use in whole.summary.channels.items()}
     )
+
+
+def test_ranks_are_taken_where_a_recording_does_not_say(tmp_path: Path) -> None:
+    def ranks(asked: int, **header: Any) -> int:
+        step = load_trace(write(tmp_path, **header), num_ranks=asked)
+        return sum(item.num_ranks for item in step.rank_classes)
+
+    assert [ranks(0), ranks(8), ranks(8, distributedInfo={"rank": 0, "world_size": 8})] == [1, 8, 8]
+    with pytest.raises(InputError, match="is of a job of 8 ranks, 4 are asked for; leave out the number of ranks"):
+        ranks(4, distributedInfo={"rank": 0, "world_size": 8})
+    with pytest.raises(InputError, match="only Chakra files count elements"):
+        load_trace(write(tmp_path), element_bytes=2.0)
+
+
+def test_rules_place_the_copies_of_any_kind_of_trace(tmp_path: Path) -> None:
+    nodes = [
+        {"id": 1, "name": "aten::copy_", "parent": 0, "inputs": [[1, 1, 0, 2**20, 4, "cuda:0"], [2, 2, 0, 2**20, 4, "cpu"]],
+         "input_shapes": [[2**20], [2**20]], "input_types": ["Tensor(float)", "Tensor(float)"],
+         "outputs": [[1, 1, 0, 2**20, 4, "cuda:0"]]},
+        {"id": 2, "name": "aten::mm", "parent": 0, "inputs": [[1, 1, 0, 64, 4, "cuda:0"], [3, 3, 0, 64, 4, "cuda:0"]],
+         "input_shapes": [[8, 8], [8, 8]], "input_types": ["Tensor(float)", "Tensor(float)"],
+         "outputs": [[4, 4, 0, 64, 4, "cuda:0"]]},
+    ]  # fmt: skip
+    path = tmp_path / "et.json"
+    path.write_text(json.dumps({"schema": "1.0.1", "nodes": nodes}))
+    step = load_trace(path, rules=parse_rules(["h2d min=1MB = weights"]))
+    (copy,) = [op for op in step.operations if op.kind is Kind.TRANSFER]
+    assert (copy.source, copy.target) == ("home:weights", "gpu")
+    assert "copies placed as weights by rule: 1" in step.notes
+    assert load_trace(path, rules=parse_rules(["d2h = weights"])).notes == load_trace(path).notes

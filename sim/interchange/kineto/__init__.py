@@ -25,9 +25,17 @@ from sim.records import RankClass, Step
 __all__ = ["Reading", "looks_like", "read_rank", "recorded_s", "start_delays_s", "step_from", "steps_of"]
 
 
-def read_rank(content: bytes, file: str, rules: tuple[Rule, ...] = ()) -> Reading:
-    """One rank's trace, linked and resolved. Raises InputError for what is no trace or holds no GPU work."""
+def read_rank(content: bytes, file: str, rules: tuple[Rule, ...] = (), num_ranks: int = 0) -> Reading:
+    """One rank's trace, linked and resolved; `num_ranks`: ranks of its job, where it does not say.
+
+    Raises InputError for what is no trace or holds no GPU work, and for another number of ranks than it says.
+    """
     recording = read_recording(content, file)
+    told = recording.header.world_size
+    if num_ranks and told not in (1, num_ranks):
+        what = f"is of a job of {told} ranks, {num_ranks} are asked for"
+        raise InputError(Fault(what=what, remedy="leave out the number of ranks", file=file))
+    recording.header.world_size = max(told, num_ranks)
     linked = link(recording)
     if not linked.works:
         ranges = sum(event.kind == "range" for event in recording.events)
