@@ -51,6 +51,7 @@ class Behaviour:
     # host
     host_rank_bytes: float = 3.5 * GIB  # interpreter, CUDA runtime, libraries: resident per rank
     has_flat_partitions: bool = False  # ZeRO-1/2: master weights, gradients and 16-bit copy page-locked, one flat buffer each
+    mirrors_states: bool = False  # the GPU keeps master weights and gradients beside those of the CPU's update
     host_master_extra_bytes: float = 0.0  # per parameter that the CPU updates: a second fp32 copy
     host_gradient_bytes: float = 2.0  # per parameter: flat buffer that receives offloaded gradients; 0 = none
     moves_whole_model: bool = False  # a model built whole is moved to every GPU before ZeRO-3 partitions it (engine.py)
@@ -95,6 +96,7 @@ _MEGATRON = Behaviour(
     has_gradient_buffers=True,
     is_fused=True,
     logit_bytes=10.0,
+    mirrors_states=True,  # HybridDeviceOptimizer updates copies
     host_master_extra_bytes=4.0,  # HybridDeviceOptimizer: fp32 parameters beside the CPU optimizer's master copies
     load="sharded",
 )
@@ -208,8 +210,10 @@ def behaviour(training: Training) -> Behaviour:
     parallelism = training.parallelism
     if name.startswith("deepspeed") or training.optimizer.offload:
         return _DEEPSPEED
-    if name.startswith("megatron") or parallelism.tensor > 1 or parallelism.pipeline > 1:
+    if name.startswith("megatron"):
         return _MEGATRON
+    if parallelism.tensor > 1 or parallelism.pipeline > 1:
+        return replace(_MEGATRON, mirrors_states=False)
     if parallelism.zero_stage == 3:
         return replace(_FSDP, scheme="mixed")
     if parallelism.zero_stage:

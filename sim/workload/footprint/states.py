@@ -81,7 +81,7 @@ def gpu_states(training: Training, rank: RankParameters, how: Behaviour, homes: 
     """Weights, master weights, gradients and states that stay on the GPU."""
     sizes = state_bytes(training, rank, how)
     yield from _weights(training, rank, how, sizes, homes)
-    share = homes[TensorClass.MASTER_WEIGHTS].get("gpu", 0.0)
+    share = 1.0 if how.mirrors_states else homes[TensorClass.MASTER_WEIGHTS].get("gpu", 0.0)
     yield _term(
         "master weights",
         TensorClass.MASTER_WEIGHTS,
@@ -135,7 +135,7 @@ def _weights(training: Training, rank: RankParameters, how: Behaviour, sizes: St
 
 def _gradients(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes, homes: Homes) -> Iterator[Term]:
     """Gradient storage: from init where the framework allocates buffers, else as the backward pass produces it."""
-    share = homes[TensorClass.GRADIENTS].get("gpu", 0.0)
+    share = 1.0 if how.mirrors_states else homes[TensorClass.GRADIENTS].get("gpu", 0.0)
     number = sizes.kept_gradients
     if how.is_gathered_with_pipeline and training.parallelism.pipeline > 1 and training.gradient_accumulation > 1:
         number = rank.trained  # accumulated before their reduction

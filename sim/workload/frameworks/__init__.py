@@ -80,6 +80,8 @@ class Profile:
     flushed_gradient_bytes: float = 0.0  # per element of a copy that the host does not cast; 0 = as computed with
     holds_gradient_copy: bool = False  # ZeRO 3: gradients that leave are reduced before the next layer is computed again, and
     # an overlapped copy ends before its gradients exist: both are on one stream
+    late_gradient_bytes: float = 0.0  # per element of gradients that leave for the CPU's update only, and of the weights that
+    # return; 0 = gradients leave in the backward pass
     pins_activations: bool = True  # activation checkpoints that leave the GPU go to page-locked memory
     overlap_activation_copy: bool = False  # activation checkpoints move to the host beside compute
     overlap_update: bool = False  # CPU update of a sub-group overlaps the copies of its neighbours
@@ -168,6 +170,8 @@ _MEGATRON = Profile(
     reduce_dtype_bytes=4.0,
     overlap_gradient_reduce=True,
     overlap_parameter_gather=True,
+    binds_cores=False,  # torchrun and srun bind threads only when told to
+    late_gradient_bytes=4.0,  # HybridDeviceOptimizer.step copies fp32 gradients and parameters through page-locked memory
 )
 _FSDP = Profile(
     name="fsdp",
@@ -193,6 +197,7 @@ _MEGATRON_DEEPSPEED = replace(
     dispatch_s_per_kernel=55e-6,
     send_fixed_s=1e-3,
     is_send_blocking=True,
+    late_gradient_bytes=0.0,
     fitted=dict.fromkeys(
         ("elementwise_traffic", "softmax_traffic", "dispatch_s_per_kernel", "send_fixed_s", "is_send_blocking"), ("vtrain",)
     ),

@@ -25,7 +25,7 @@ class Gradients:
         self.is_pinned = offload.pin_memory is not False
         self.bucket_elements = offload.bucket_elements or profile.bucket_elements
         states = self.plan.home(TensorClass.OPTIMIZER_STATES)
-        is_away = self.plan.home(TensorClass.GRADIENTS) != "gpu"
+        is_away = self.plan.home(TensorClass.GRADIENTS) != "gpu" and not (states != "gpu" and profile.late_gradient_bytes)
         #: gradients leave in the backward pass; those that stay on the GPU too are copied there only where nobody waits for it
         self.is_cast = states != "gpu"  # the host's update wants fp32
         by_host = states != "gpu" and not self.plan.training.optimizer.swap_through_gpu

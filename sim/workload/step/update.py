@@ -198,8 +198,8 @@ class Update:
         plan = self.plan
         return self.builder.add(
             lane.name, f"{self.late}d2h", Kind.TRANSFER, "store gradients", after=after, source="gpu", target="dram",
-            phase="update", size_bytes=elements * plan.kept_bytes, tensor_class=TensorClass.GRADIENTS,
-            is_pinned=self.gradients.is_pinned, rate_share=plan.profile.copy_share,
+            phase="update", size_bytes=elements * (plan.profile.late_gradient_bytes or plan.kept_bytes),
+            is_pinned=self.gradients.is_pinned, rate_share=plan.profile.copy_share, tensor_class=TensorClass.GRADIENTS,
         )  # fmt: skip
 
     def _returned(self, lane: Lane, elements: float, updated: str) -> str:
@@ -208,7 +208,7 @@ class Update:
         fields: dict[str, Any] = {
             "after": [updated],
             "phase": "update",
-            "size_bytes": elements * (4.0 if self._is_cast_on_gpu else plan.weight_bytes),
+            "size_bytes": elements * (4.0 if self._is_cast_on_gpu else profile.late_gradient_bytes or plan.weight_bytes),
             "tensor_class": TensorClass.WEIGHTS,
         }
         home = plan.home(TensorClass.WEIGHTS)
