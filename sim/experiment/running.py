@@ -12,6 +12,7 @@ import msgspec
 from sim.config.reference import validation_errors
 from sim.experiment.memory_mode import with_working_sets
 from sim.experiment.neighbours import pool_latencies
+from sim.experiment.number_formats import stand_in_formats
 from sim.experiment.overflow import Swap, cache_notes, locked_notes, page_cached, spill_notes, swap_of
 from sim.experiment.preparing import loaded, on_system_memory, placed
 from sim.experiment.recorded_placement import idle_placements
@@ -98,7 +99,11 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
             *spill_notes(asked[0].placement, scenario.job),
             *cache_notes(asked[0], page_cached(scenario.job, scenario.machine)),
         ),
-        warnings=(*scenario.machine.warnings, *idle_placements(step, scenario.job.placement)),
+        warnings=(
+            *scenario.machine.warnings,
+            *idle_placements(step, scenario.job.placement),
+            *(stand_in_formats(step, scenario.machine) if isinstance(scenario.job.workload, Training) else ()),
+        ),
         shown=solved.note,
         tiering=tiering,
     )
