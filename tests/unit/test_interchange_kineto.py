@@ -412,3 +412,16 @@ def test_the_order_of_events_in_the_file_does_not_matter(random: Any) -> None:
     before = imported(sample, step=0)
     random.shuffle(sample.events)
     assert imported(sample, step=0).operations == before.operations
+
+
+@pytest.mark.parametrize(
+    ("names", "ranks"), [(["trace_rank3.json", "trace_rank_1.json"], [3, 1]), (["a.json", "b.json"], [0, 1])]
+)
+def test_ranks_that_recordings_do_not_tell_come_from_their_names_or_their_order(names: list[str], ranks: list[int]) -> None:
+    step = kineto.step_from([kineto.read_rank(plain().to_bytes(), f"/x/{name}") for name in names])
+    assert [item.first_rank for item in step.rank_classes] == ranks
+
+
+def test_two_recordings_of_one_name_are_one_rank_given_twice() -> None:
+    with pytest.raises(InputError, match="rank 2 is given 2 times"):
+        kineto.step_from([kineto.read_rank(plain().to_bytes(), f"/{folder}/rank2.json") for folder in "ab"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -25,12 +26,18 @@ from sim.records import RankClass, Step
 __all__ = ["Reading", "looks_like", "read_rank", "recorded_s", "start_delays_s", "step_from", "steps_of"]
 
 
+#: files of ranks are named rank0.json, rank-0.pt.trace.json, trace_rank_0.json where the trace itself does not tell
+_RANK_IN_NAME = re.compile(r"rank[-_.]?(\d{1,6})(?!\d)", re.I)
+
+
 def read_rank(content: bytes, file: str, rules: tuple[Rule, ...] = (), num_ranks: int = 0) -> Reading:
     """One rank's trace, linked and resolved; `num_ranks`: ranks of its job, where it does not say.
 
     Raises InputError for what is no trace or holds no GPU work, and for another number of ranks than it says.
     """
     recording = read_recording(content, file)
+    if recording.header.rank is None and (named := _RANK_IN_NAME.search(file.rsplit("/", 1)[-1])):
+        recording.header.rank = int(named[1])
     told = recording.header.world_size
     if num_ranks and told not in (1, num_ranks):
         what = f"is of a job of {told} ranks, {num_ranks} are asked for"
@@ -76,6 +83,8 @@ def step_from(readings: Sequence[Reading], step: int | None = None) -> Step:
     windows = _choose(readings, step)
     header = readings[0].recording.header
     world = max(len(readings), *(reading.recording.header.world_size for reading in readings))
+    if len(readings) > 1:
+        world = max(world, 1 + max(reading.recording.header.rank or 0 for reading in readings))
     groups = Groups({item for reading in readings for item in reading.describer.communicators()}, world, counts)
     delays_s = alignment.start_delays_s(readings, windows, counts)
     notes: list[str] = []
@@ -142,7 +151,9 @@ def _choose(readings: Sequence[Reading], step: int | None) -> list[Window]:
 def _check_ranks(readings: Sequence[Reading]) -> None:
     if not readings:
         raise InputError(Fault(what="no trace given"))
-    ranks = Counter(r.recording.header.rank for r in readings)
+    ranks = Counter(
+        position if r.recording.header.rank is None else r.recording.header.rank for position, r in enumerate(readings)
+    )
     repeated = [rank for rank, count in ranks.items() if count > 1]
     if len(readings) > 1 and repeated:
         what = f"rank {repeated[0]} is given {ranks[repeated[0]]} times"
