@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sim.cli.terminal import plain_table
-from sim.metrics.critical_path import ARRIVAL, OVERHEAD, critical_path
+from sim.metrics.critical_path import ARRIVAL, OVERHEAD, critical_path, launching_share
 from sim.metrics.relief import factor_to_share, needed_bandwidth, relief_of, saving_s
 from sim.units import format_bandwidth, format_seconds
 
@@ -44,6 +44,10 @@ def print_explanation(result: Result, out: Console) -> None:
         table.add_row(f"and {num} more", format_seconds(rest_s), f"{100 * rest_s / step_s:.1f} %", "", "")
     out.print(table)
     out.print(Text("What a faster resource saves is at most that, the speed it needs at least that: what it hides may appear."))
+    if result.inference is None and result.summary.owners_s.get(OVERHEAD, 0.0) > _SMALL_SHARE * step_s:
+        share = launching_share(result.program, result.replay)
+        remedy = "; larger micro-batches, fused kernels or CUDA graphs lessen it" if share > 0.5 else ""
+        out.print(Text(f"{100 * share:.0f} % of the overhead is the CPU launching kernels{remedy}."))
     relief = relief_of(result.summary.owners_s, result.program)
     if relief is not None and relief.then:
         speed = _speed(relief.resource, relief.factor, result)

@@ -105,6 +105,17 @@ class _Owners:
         return _shares(operation, duration_s, self._uses[key], stream.device or operation.stream)
 
 
+def launching_share(program: Program, replay: Replay) -> float:
+    """Share of the critical path's overhead in which the CPU launches kernels; the rest is starts and framework time."""
+    known = {operation.id: operation for operation in program.operations}
+    launching_s = starting_s = 0.0
+    for record in critical_path(program, replay):
+        operation = known[record.id]
+        starting_s += max(0.0, min(operation.latency_s, record.end_s - record.ready_s))
+        launching_s += operation.launch_s if record.end_s > record.start_s else 0.0
+    return launching_s / (launching_s + starting_s) if launching_s else 0.0
+
+
 def bound_by(owners: Mapping[str, float], total_s: float) -> str:
     """The resource that owns most seconds of the critical path; "none" when none owns more than 30 % of the step.
 

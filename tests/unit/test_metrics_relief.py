@@ -4,6 +4,9 @@ import math
 
 import pytest
 
+from sim.config import scenario_of
+from sim.experiment import run
+from sim.metrics.critical_path import launching_share
 from sim.metrics.relief import factor_to_share, needed_bandwidth, relief_of
 from sim.records import Channel, Program
 
@@ -45,3 +48,15 @@ def test_only_channels_of_bytes_have_a_needed_bandwidth():
     assert needed_bandwidth("dram", 1.5, PROGRAM) == 150e9
     assert needed_bandwidth("cores", 1.5, PROGRAM) == 0.0
     assert needed_bandwidth("gpu0.sm", 1.5, PROGRAM) == 0.0
+
+
+@pytest.mark.parametrize(("framework", "stage", "low", "high"), [("megatron", 0, 0.9, 1.0), ("deepspeed-zero", 3, 0.0, 0.5)])
+def test_overhead_of_a_small_model_is_launches_or_what_its_framework_does(framework, stage, low, high):
+    """Megatron's CPU launches kernels all the time; ZeRO 3's hooks take longer than launching what they surround."""
+    training = {
+        "model": "gpt2", "sequence_length": 256, "batch_size": 1, "framework": framework,
+        "parallelism": {"data": 8, "zero_stage": stage},
+    }  # fmt: skip
+    scenario = scenario_of({"name": "x", "topology": "dgx-h100", "workload": {"training": training}}).resolve()
+    found = run(scenario, with_penalty=False)
+    assert low <= launching_share(found.program, found.replay) <= high
