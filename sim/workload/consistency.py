@@ -71,5 +71,10 @@ def _layers(training: Training) -> Iterator[_Check]:
     unknown = [target for target in training.adapter.targets if target not in ADAPTER_TARGETS]
     what = f"unknown matrix {', '.join(map(repr, unknown))}"
     yield bool(unknown), "adapter.targets", what, f"use some of {', '.join(ADAPTER_TARGETS)}"
-    is_full = training.adapter.type == "qlora" and training.adapter.base == "bf16"
-    yield is_full, "adapter.base", "qlora keeps the frozen weights in 4 or 8 bits, got bf16", "use nf4 or int8, or type: lora"
+    is_full = training.adapter.type == "qlora" and training.adapter.base in ("bf16", "fp32")
+    yield (
+        is_full,
+        "adapter.base",
+        "qlora keeps the frozen weights in 4 or 8 bits, got " + str(training.adapter.base),
+        "use nf4 or int8, or type: lora",
+    )

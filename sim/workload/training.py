@@ -98,8 +98,11 @@ class Adapter:
         tuple[str, ...], Doc("matrices that get an adapter: any of q k v o gate up down, or all / attention / mlp")
     ] = ("attention",)
     base: Annotated[
-        Literal["bf16", "nf4", "int8", "gptq"] | None,
-        Doc("precision of the frozen weights; default nf4 with qlora, bf16 otherwise; gptq = AutoGPTQ's 4 bits"),
+        Literal["bf16", "fp32", "nf4", "int8", "gptq"] | None,
+        Doc(
+            "precision of the frozen weights; default nf4 with qlora, bf16 otherwise; fp32 = as transformers loads "
+            "them unless told; gptq = AutoGPTQ's 4 bits"
+        ),
     ] = None
     double_quantization: Annotated[bool, Doc("quantise the quantisation constants too (QLoRA)")] = True
     dropout: Annotated[float, Ge(0), Lt(1), Doc("of the adapters' inputs; above 0 each keeps a copy and a mask")] = 0.0
@@ -108,6 +111,11 @@ class Adapter:
     def stored(self) -> str:
         """Precision of the frozen weights."""
         return self.base or ("nf4" if self.type == "qlora" else "bf16")
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether adapters stand on weights of fewer than 16 bits."""
+        return self.type != "none" and self.stored not in ("bf16", "fp32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from sim.workload.footprint import footprint
 from sim.workload.footprint.activations import layer_activations, logits_bytes
 from sim.workload.footprint.counts import quantised_bytes, rank_parameters
 from sim.workload.footprint.inference import inference_footprint, kv_cache_bytes, weight_bytes
@@ -15,7 +16,7 @@ from sim.workload.shape import ModelShape
 from sim.workload.shapes import parameters
 from sim.workload.step import linear
 from sim.workload.step.plan import resolve
-from sim.workload.training import Adapter, Training
+from sim.workload.training import Adapter, Parallelism, Training
 
 SHAPE = ModelShape(layers=4, hidden=64, heads=4, ffn=256, vocabulary=1000)
 LORA = Adapter(type="lora", rank=8, targets=("q", "v"))
@@ -101,3 +102,20 @@ def test_a_cache_that_grows_by_concatenation_is_held_twice():
     used = grown.allocated_peak("gpu", ("decode",)).size_bytes
     assert grown.fragmentation * used == pytest.approx(kv_cache_bytes(job))
     assert grown.peak("gpu", ("decode",)).size_bytes == pytest.approx(used + kv_cache_bytes(job) + 0.5e9)
+
+
+def test_a_base_in_fp32_takes_twice_one_in_16_bits():
+    job = Training(model=SHAPE, framework="hf-trainer", sequence_length=10, precision="bf16", adapter=LORA)
+    frozen = [_sum(replace(job, adapter=replace(LORA, base=base)), "frozen base weights") for base in ("bf16", "fp32")]
+    assert frozen[1] == 2 * frozen[0] == 4 * parameters(SHAPE).total
+
+
+def test_sharded_weights_under_adapters_stay_gathered_with_original_parameters():
+    split = Parallelism(data=4, zero_stage=3)
+    job = Training(model=SHAPE, framework="litgpt", sequence_length=10, precision="bf16", adapter=LORA, parallelism=split)
+    assert _sum(job, "gathered weights") == 2 * parameters(SHAPE).total
+    assert _sum(replace(job, framework="torchtune"), "gathered weights") < 2 * parameters(SHAPE).total
+
+
+def _sum(job: Training, name: str) -> float:
+    return sum(term.size_bytes for term in footprint(job).terms if term.name == name)

@@ -58,6 +58,9 @@ class Behaviour:
     nvme_kept_elements: float = 0.0  # weights offloaded to NVMe of which this many elements stay in host memory
     keeps_pinned_parameters: bool = False  # blocks of offloaded parameters stay in the pinned allocator's cache
     is_gathered_with_pipeline: bool = False  # with pipeline stages weights stay gathered, gradients unsharded
+    keeps_frozen_gathered: bool = (
+        False  # sharded weights under adapters stay gathered (FSDP with use_orig_params, PEFT's guide)
+    )
     fragmentation: float = 0.02  # of allocated bytes, held by the caching allocator on top
     rounds_pinned: bool = True  # page-locked buffers take the next power of two
     load: Literal["all", "first", "sharded"] = "all"  # ranks that build a full copy of the weights on the host
@@ -157,6 +160,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
             dequantised_bytes=4.0,
             quantises_head=True,
             joins_attention=True,
+            keeps_frozen_gathered=True,
             load="sharded",
         ),
         _HF_TRAINER,

@@ -37,7 +37,8 @@ def _live_weights(training: Training, rank: RankParameters, how: Behaviour, home
     if _is_gathered(training, rank, homes):
         limit = training.offload.max_live_elements or how.max_live_elements
         number = 2 * rank.layer + rank.head if limit is None else max(limit, rank.layer + rank.head)
-        if how.is_gathered_with_pipeline and training.parallelism.pipeline > 1:
+        has_pipeline, has_adapter = training.parallelism.pipeline > 1, training.adapter.type != "none"
+        if (how.is_gathered_with_pipeline and has_pipeline) or (how.keeps_frozen_gathered and has_adapter):
             number = rank.total
         number = min(number, rank.total)
         yield _buffer("gathered weights", TensorClass.WEIGHTS, each, number, _PASSES)

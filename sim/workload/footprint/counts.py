@@ -125,7 +125,7 @@ def rank_parameters(training: Training, stage: int) -> RankParameters:
         trained_dense=0.0 if has_adapter else dense * share if share < 1 else dense,
         trained_routed=0.0 if has_adapter else routed * share,
         adapter=adapter,
-        quantised=(linear / tensor + routed) if has_adapter and training.adapter.stored != "bf16" else 0.0,
+        quantised=(linear / tensor + routed) if training.adapter.is_quantised else 0.0,
     )
 
 

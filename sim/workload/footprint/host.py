@@ -111,11 +111,12 @@ class HostTerms:
         """Copies of the whole model that ranks build in host memory before the weights are where they belong."""
         training, asked = self.training, self.training.load
         ranks = asked.ranks or self.how.load
-        is_quantised = training.adapter.type != "none" and training.adapter.stored != "bf16"
+        is_quantised = training.adapter.is_quantised
         if ranks == "all" and asked.ranks is None and (training.parallelism.zero_stage == 3 or is_quantised):
             ranks = "sharded"  # partitioned at construction, or quantised file by file on the GPU: one file at a time
-        is_fp32 = self.how.scheme == "autocast" and training.adapter.type == "none"  # transformers loads fp32 unless told
-        dtype = asked.dtype or (training.adapter.stored if is_quantised else "fp32" if is_fp32 else training.model.weight_dtype)
+        adapter = training.adapter
+        is_fp32 = adapter.stored == "fp32" if adapter.type != "none" else self.how.scheme == "autocast"  # unless told
+        dtype = asked.dtype or (adapter.stored if is_quantised else "fp32" if is_fp32 else training.model.weight_dtype)
         count = parameters(training.model).total
         whole = count * _DTYPE_BYTES[dtype]
         file = min(count * _DTYPE_BYTES[asked.dtype or training.model.weight_dtype], SHARD_FILE_BYTES)

@@ -108,9 +108,10 @@ def gpu_states(training: Training, rank: RankParameters, how: Behaviour, homes: 
 
 
 def frozen_bytes(training: Training, rank: RankParameters, how: Behaviour, sizes: StateBytes) -> float:
-    """Bytes of the frozen base under adapters that a rank keeps: 16 bits, and the quantised part with its scales."""
+    """Bytes of the frozen base under adapters that a rank keeps: 16 or 32 bits, and the quantised part with its scales."""
     scale = sizes.kept_weights / rank.total if rank.total else 0.0
-    each = how.unquantised_bytes if training.adapter.stored in ("nf4", "int8") else 2.0
+    stored = training.adapter.stored
+    each = {"fp32": 4.0, "nf4": how.unquantised_bytes, "int8": how.unquantised_bytes}.get(stored, 2.0)
     return scale * (each * (rank.total - rank.quantised) + quantised_bytes(training) * rank.quantised)
 
 

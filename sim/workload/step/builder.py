@@ -28,9 +28,7 @@ class StepBuilder:
         self._next: dict[str, int] = {}
         adapter = plan.training.adapter
         #: bytes of one weight as kept and gathered: quantised where the frozen base is
-        self.stored_weight_bytes = (
-            quantised_bytes(plan.training) if adapter.type != "none" and adapter.stored != "bf16" else plan.weight_bytes
-        )
+        self.stored_weight_bytes = quantised_bytes(plan.training) if adapter.is_quantised else plan.weight_bytes
 
     def add(self, rank_class: str, role: str, kind: Kind, name: str, *, after: Iterable[str | None] = (), **fields: Any) -> str:
         """Append one operation to stream "<rank_class>.<role>" and return its id; `None` in `after` is skipped."""

@@ -174,7 +174,7 @@ def _is_fused(plan: Plan, item: Linear, routed: str) -> bool:
 
 def _dequantised(plan: Plan, maps: tuple[Linear, ...], phase: str) -> list[Kernel]:
     """Frozen 4- or 8-bit weights are written out in 16 bits before each use, by a kernel of its own."""
-    if not plan.is_frozen or plan.training.adapter.stored == "bf16":
+    if not plan.training.adapter.is_quantised:
         return []
     weights = sum(item.weights for item in maps if item.name != "router")
     each = _GPTQ_BYTES.get() if plan.training.adapter.stored == "gptq" else quantised_bytes(plan.training) + 2.0
