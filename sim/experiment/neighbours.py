@@ -26,14 +26,15 @@ class PoolLatency(Struct, frozen=True, kw_only=True):
 def pool_latencies(
     scenario: Scenario, pools: Sequence[str], spans_s: Sequence[tuple[float, float]]
 ) -> dict[str, dict[str, PoolLatency]]:
-    """By job and pool. Neighbours are jobs of other hosts at the same time whose CPU works on states in that pool.
+    """By job and pool that it uses. Neighbours are jobs of other hosts at the same time whose CPU works on states in that pool.
 
     A neighbour keeps its threads' lines in flight, those for the pool by the share of time that lines spend there.
     """
     spans = {job.name: span for job, span in zip(scenario.jobs, spans_s, strict=True)}
     found: dict[str, dict[str, PoolLatency]] = {}
     for job in scenario.jobs:
-        for pool in pools:
+        used = {tier for entry in job.placement.entries for tier in tier_shares_of(scenario.machine, job, entry)}
+        for pool in (name for name in pools if name in used):
             beside = [other for other in scenario.jobs if _is_neighbour(scenario.machine, job, other, spans)]
             held = [(other, size) for other in beside if (size := _in_flight(scenario.machine, other, pool)) > 0]
             row = _latency(scenario.machine, job, pool, held)

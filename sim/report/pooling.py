@@ -17,6 +17,8 @@ _NEAR = 0.06
 _LETTER = 0.014
 #: per cent of the hosts' memory below which a pool saves nothing
 _LEAST_SAVED = 0.5
+#: share of a load's latency below which a wait is none
+_LEAST_WAIT = 0.05
 
 
 def has_pool(points: Sequence[Point]) -> bool:
@@ -42,8 +44,9 @@ def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
         saved = [_saved(point) for point in members]
         slower = [_mean_time(point) / base for point in members]
         (line,) = left.plot(saved, slower, **style)
-        right.plot([str(point["parameters"].get(over)) for point in members], [_worst(point) for point in members], **style)
         names = [str(point["parameters"].get(over)) for point in members]
+        right.plot(names, [_worst(point) for point in members], **style)
+        right.plot(names, [worst_wait(point) for point in members], **style | {"linestyle": "--", "linewidth": 1.2})
         places += list(zip(saved, slower, names, strict=True))
         if max(saved) > (best[0] if best else 0.0):
             most = saved.index(max(saved))
@@ -55,13 +58,14 @@ def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
     left.set_ylabel(f"mean job time / that at {places[0][2]} (x)")
     what = short_path(over).rpartition(".")[2].replace("_", " ")
     right.set_xlabel(f"{what} in the pool" if "placement" in over else f"{what} of the pool")
-    right.set_ylabel("slowest job beside the others / alone (x)")
+    right.set_ylabel("beside the others / alone (x)")
     left.set_ylim(0, 1.12 * max(y for _, y, _ in places))
     right.set_ylim(bottom=0)
     plain(left, grid="both")
     plain(right, grid="both")
-    titled(fig, f"{name}: {_finding(places, best)}", f"marks are named by {what}")
-    right.set_title("noisy neighbours", loc="left", fontsize=9, color="#555555")
+    titled(fig, f"{name}: {_finding(places, best)}{_waiting(points)}", f"marks are named by {what}")
+    told = "noisy neighbours: the slowest job (solid), a load from the pool (dashed)"
+    right.set_title(told, loc="left", fontsize=9, color="#555555")
     legend_below(fig, handles, labels)
     return save(fig, path)
 
@@ -121,3 +125,14 @@ def _mean_time(point: Point) -> float:
 
 def _worst(point: Point) -> float:
     return max(float(job["contention"]) for job in point["jobs"].values())
+
+
+def worst_wait(point: Point) -> float:
+    """Longest load from a pool beside the neighbours' updates, against the same load alone."""
+    rows = [row for job in point["jobs"].values() for row in job.get("pool_latency", {}).values()]
+    return max((row["beside_s"] / row["idle_s"] for row in rows), default=1.0)
+
+
+def _waiting(points: Sequence[Point]) -> str:
+    worst = max(worst_wait(point) for point in points if point.get("fits"))
+    return f"; a load from it takes up to {worst:.2g}x as long" if worst > 1.0 + _LEAST_WAIT else ""

@@ -5,6 +5,7 @@ import pytest
 from sim.config import load_scenario, scenario_of
 from sim.errors import InputError
 from sim.experiment import run
+from sim.report.pooling import draw_pool, worst_wait
 
 GIB = 2.0**30
 WORKLOAD = {
@@ -225,8 +226,9 @@ def test_a_load_from_a_pool_waits_behind_what_another_hosts_update_keeps_in_flig
         for point in load_scenario("tiers/noisy-neighbour").expand()
     }
     rows = {key: run(points[key, "one switch"], with_penalty=False) for key in ("0 %", "2 %", "25 %", "100 %")}
-    waits = {key: {job.scenario.job.name: job.pool_latency["pool0"] for job in row.jobs}["quiet"] for key, row in rows.items()}
+    waits = {key: row.jobs[0].pool_latency["pool0"] for key, row in rows.items()}  # of `quiet`
     assert waits["0 %"].neighbours == ()
+    assert rows["0 %"].jobs[1].pool_latency == {}  # has nothing in the pool
     assert waits["2 %"].neighbours == ("noisy",)
     assert waits["0 %"].beside_s == waits["2 %"].beside_s == waits["2 %"].idle_s  # the port is not full
     assert waits["100 %"].beside_s > waits["25 %"].beside_s > 1.5 * waits["25 %"].idle_s
@@ -239,3 +241,13 @@ def test_jobs_that_are_not_at_once_do_not_wait_for_each_other():
     at_once, apart = (together(placement=placement, starts=("0 s", start)) for start in ("0 s", "500 s"))
     assert all(job.pool_latency["pool0"].beside_s > job.pool_latency["pool0"].idle_s for job in at_once.jobs)
     assert all(job.pool_latency["pool0"].beside_s == job.pool_latency["pool0"].idle_s for job in apart.jobs)
+
+
+def test_the_picture_of_a_pool_shows_what_its_loads_wait(tmp_path):
+    points = [
+        run(point, with_penalty=False).point() | {"parameters": dict(point.parameters)}
+        for point in load_scenario("tiers/noisy-neighbour").expand()
+        if point.parameters["way"] == "one switch"
+    ]
+    assert worst_wait(points[0]) == 1.0 < 5.0 < worst_wait(points[-1]) < 7.0
+    assert draw_pool("noisy", points, tmp_path / "pool.png").stat().st_size > 10_000
