@@ -76,5 +76,5 @@ def _layers(training: Training) -> Iterator[_Check]:
         is_full,
         "adapter.base",
         "qlora keeps the frozen weights in 4 or 8 bits, got " + str(training.adapter.base),
-        "use nf4 or int8, or type: lora",
+        "use nf4, int8 or gptq, or type: lora",
     )
