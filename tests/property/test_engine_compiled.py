@@ -66,7 +66,7 @@ def test_small_random_programs(seed, is_round, level):
     assert_equal(random_program(seed, is_round=is_round), level=level)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(seeds, st.booleans(), st.sampled_from(("summary", "full")))
 def test_latency_bound_operations_among_others(seed, is_round, level):
     program = random_program(seed, num_streams=8, num_channels=5, num_operations=60, has_windows=True, is_round=is_round)
