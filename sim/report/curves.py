@@ -66,6 +66,8 @@ def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
         labels.append("does not fit")
     if not is_numeric:
         axes.set_xticks(list(places.values()), [_short(text) for text in places])
+    elif all(float(x).is_integer() for x in places.values()):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(short_path(over))
     axes.set_ylabel(f"{label} ({unit})")
     plain(axes, grid="both")

@@ -70,9 +70,11 @@ def plain(axes: Any, *, grid: str = "x") -> None:
 
 
 def legend_below(fig: Any, handles: Sequence[Any], labels: Sequence[str], *, num_columns: int = 4) -> None:
-    """The legend under the axes, never over data."""
+    """The legend under the axes, never over data, in as many columns as fit beside each other."""
     if handles:
-        fig.legend(handles, labels, loc="outside lower left", ncols=min(num_columns, len(labels)), frameon=False, fontsize=9)
+        column_inch = 0.6 + 0.075 * max(len(label) for label in labels)  # the sample, and letters of 9 points
+        num_columns = max(1, min(num_columns, len(labels), int(fig.get_figwidth() / column_inch)))
+        fig.legend(handles, labels, loc="outside lower left", ncols=num_columns, frameon=False, fontsize=9)
 
 
 def patches(keys: Sequence[tuple[str, str]]) -> list[Any]:
