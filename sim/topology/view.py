@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
 from sim.errors import Fault, InputError
 from sim.records import Tier
-from sim.topology.machine import Machine
+from sim.topology.machine import Device, Machine
 
 
 def host_view(machine: Machine, host: str) -> Machine:
@@ -24,13 +24,7 @@ def host_view(machine: Machine, host: str) -> Machine:
         raise InputError(Fault(what=f"unknown host {host!r} of {machine.name}", remedy=f"use one of {known}", path="jobs.host"))
     devices = {name: device for name, device in machine.devices.items() if device.host not in hosts or device.host == host}
     tiers = {name: _part_of(machine, tier, host) for name, tier in machine.tiers.items() if tier.device in devices}
-    return replace(
-        machine,
-        devices=devices,
-        tiers=tiers,
-        media={name: item for name, item in machine.media.items() if name in tiers},
-        edges=tuple(edge for edge in machine.edges if {edge.source, edge.target} <= {*devices, "network"}),
-    )
+    return _with_devices(machine, devices, tiers)
 
 
 def job_view(machine: Machine, host: str = "", gpus: Sequence[str] = ()) -> Machine:
@@ -45,12 +39,17 @@ def job_view(machine: Machine, host: str = "", gpus: Sequence[str] = ()) -> Mach
         return view
     devices = {name: device for name, device in view.devices.items() if device.kind != "gpu" or name in gpus}
     tiers = {name: tier for name, tier in view.tiers.items() if tier.device in devices}
+    return _with_devices(view, devices, tiers)
+
+
+def _with_devices(machine: Machine, devices: Mapping[str, Device], tiers: Mapping[str, Tier]) -> Machine:
+    """The machine with these devices and tiers, and what lies between them."""
     return replace(
-        view,
+        machine,
         devices=devices,
         tiers=tiers,
-        media={name: item for name, item in view.media.items() if name in tiers},
-        edges=tuple(edge for edge in view.edges if {edge.source, edge.target} <= {*devices, "network"}),
+        media={name: item for name, item in machine.media.items() if name in tiers},
+        edges=tuple(edge for edge in machine.edges if {edge.source, edge.target} <= {*devices, "network"}),
     )
 
 
