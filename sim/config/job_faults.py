@@ -9,7 +9,7 @@ from sim.config.yaml_source import Document, NodePath
 from sim.errors import Fault, InputError
 from sim.placement.plan import Entry
 from sim.scenario import Job
-from sim.topology import routing
+from sim.topology import walk
 from sim.topology.machine import Machine
 from sim.topology.view import job_view
 from sim.workload import frameworks
@@ -93,7 +93,7 @@ def _tier_faults(view: Machine, tier: str, document: Document, here: NodePath) -
     except InputError as error:
         return "", [document.fault(here, fault.what, fault.remedy) for fault in error.faults]
     is_own = view.devices[view.media[name].device].host == view.devices[gpu].host  # what hangs on a host, it reaches
-    if not is_own and routing.path(view, gpu, view.media[name].device) is None:
+    if not is_own and walk.path(view, gpu, view.media[name].device) is None:
         what = f"no way from {gpu} to {name} in machine {view.name}"
         return "", [document.fault(here, what, "join them by a link, or name a tier of the job's own host")]
     return name, []

@@ -10,7 +10,7 @@ from sim.program.coherence import Coherence, Region
 from sim.program.merge import Part
 from sim.records import Step, TensorClass
 from sim.scenario import Job, Scenario
-from sim.topology import routing
+from sim.topology import walk
 from sim.topology.machine import Machine
 from sim.topology.view import job_view
 from sim.workload.training import Training
@@ -105,10 +105,10 @@ def _coherence(scenario: Scenario, job: Job, step: Step) -> Coherence:
                 num_hosts=len(hosts),
                 cached_share=min(1.0, cache / region_bytes) if cache and region_bytes else 1.0,
                 tracked_share=min(1.0, tracked / in_device) if tracked and in_device else 1.0,
-                to_hosts=tuple(edge for cpu in others for edge in routing.path(machine, device, cpu) or ()),
-                from_hosts=tuple(edge for cpu in others for edge in routing.path(machine, cpu, device) or ()),
-                to_self=tuple(routing.path(machine, device, own) or ()),
-                from_self=tuple(routing.path(machine, own, device) or ()),
+                to_hosts=tuple(edge for cpu in others for edge in walk.path(machine, device, cpu) or ()),
+                from_hosts=tuple(edge for cpu in others for edge in walk.path(machine, cpu, device) or ()),
+                to_self=tuple(walk.path(machine, device, own) or ()),
+                from_self=tuple(walk.path(machine, own, device) or ()),
                 media=machine.media[tier],
             )
     return Coherence(regions=regions)

@@ -43,11 +43,6 @@ def nodes_reached(num_nodes: int, num_copies: float, node_share: float = 1.0) ->
     return float(allowed * (1.0 - (1.0 - 1.0 / allowed) ** num_copies))
 
 
-def ranks_reached(num_local: int, num_nodes: int, num_copies: float, node_share: float = 1.0) -> float:
-    """Expected number of ranks that copies of a token go to, on nodes of that share, any of their ranks alike."""
-    return nodes_reached(num_local * num_nodes, num_copies, node_share)
-
-
 def switch_volume(num_ranks: int) -> float:
     """The same when the switch adds: a rank's whole buffer up once, and the sum of its own slice once more."""
     return 1.0 + 1.0 / num_ranks

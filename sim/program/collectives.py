@@ -20,7 +20,6 @@ from sim.laws.collectives import (
     hops_latency,
     nodes_reached,
     pipelined,
-    ranks_reached,
     ring_volume,
     switch_volume,
     tree_latency,
@@ -119,8 +118,8 @@ def _inside(
     """What the ranks of one node can do among themselves."""
     num = len(local)
     volume = ring_volume(kind, num) / (num_nodes if kind == "all_to_all" and not copies[0] else 1)
-    if copies[0]:  # what comes from other nodes is handed on inside, to each rank once
-        volume *= ranks_reached(num, num_nodes, *copies) / copies[0]
+    if copies[0]:  # what comes from other nodes is handed on inside, to each rank once, any of them alike
+        volume *= nodes_reached(num * num_nodes, *copies) / copies[0]
     latency_s = hops_latency(num)
     out, into = _gpu_links(machine, local, device)
     if not out:
@@ -175,9 +174,7 @@ def _joins_gpus(machine: Machine, edge: Edge) -> bool:
 def _walked(machine: Machine, kind: str, local: tuple[str, ...], device: str, volume: float) -> _Level:
     """The ring (or all pairs) of copies over PCIe or through host memory: the loads that `device` is charged for."""
     key = ("collective", kind == "all_to_all", local, device)
-    if key not in machine.walked:
-        machine.walked[key] = _charges(machine, kind, local, device)
-    charged, carried = machine.walked[key]
+    charged, carried = machine.kept(key, lambda: _charges(machine, kind, local, device))
     uses = tuple((channel, volume * load / num_owners) for channel, load, num_owners in charged)
     total = tuple((channel, volume * load) for channel, load in carried)
     if kind == "all_to_all":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from sim.errors import InputError
 from sim.records import Channel, Tier
@@ -13,6 +13,8 @@ from sim.topology.graph import Edge, Media
 from sim.topology.route import Route
 
 __all__ = ["Device", "Machine", "Route"]
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,13 @@ class Machine:
     sources: Mapping[str, str] = field(default_factory=dict)  # "gpu0.memory.bandwidth" -> citation
     #: paths and routes that were walked, kept because a big node asks for the same ones thousands of times
     walked: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def kept(self, key: object, make: Callable[[], Value]) -> Value:
+        """What was found of this machine under this key before, made now if nothing was; equal for equal machines."""
+        if key not in self.walked:
+            self.walked[key] = make()
+        found: Value = self.walked[key]
+        return found
 
     # ---- what there is
 
@@ -137,11 +146,10 @@ class Machine:
         `is_pinned=False` stages through a bounce buffer filled by one core. Storage to GPU memory goes through host
         memory unless `is_direct` (GPUDirect Storage).
         """
-        key = (source_tier, target_tier, initiator, is_pinned, is_direct)
-        if key not in self.walked:
-            self.walked[key] = routing.copy(self, source_tier, target_tier, initiator, is_pinned=is_pinned, is_direct=is_direct)
-        found: Route = self.walked[key]
-        return found
+        return self.kept(
+            (source_tier, target_tier, initiator, is_pinned, is_direct),
+            lambda: routing.copy(self, source_tier, target_tier, initiator, is_pinned=is_pinned, is_direct=is_direct),
+        )
 
     def access(
         self, initiator: str, tier: str, *, write_share: float = 0.0, num_cores: int | None = None, kernel: str = "triad"

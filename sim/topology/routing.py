@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import lru_cache
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from sim.errors import Fault, InputError, MachineError
 from sim.laws.links import serial
@@ -14,14 +12,11 @@ from sim.laws.memory import window
 from sim.records import INFINITY
 from sim.topology.graph import Edge, Media, Traffic
 from sim.topology.route import Route, merged
+from sim.topology.walk import hops, path, required_path
 
 if TYPE_CHECKING:
     from sim.topology.machine import Device, Machine
 
-Value = TypeVar("Value")
-
-#: device kinds that forward what is not meant for them; a GPU or a drive does not
-_FORWARDS = frozenset({"cpu", "switch"})
 #: tier kinds that a role means, best first
 _ROLES = {
     "dram": ("dram", "lpddr", "hbm"),
@@ -62,96 +57,6 @@ def unknown(word: str, name: str, known: Iterable[str], machine: str) -> Fault:
         return Fault(what=f"unknown {word} {name!r} in machine {machine!r}", remedy=remedy)
     remedy = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
     return Fault(what=f"unknown {word} {name!r} in machine {machine!r}", remedy=remedy)
-
-
-# ------------------------------------------------------------------------------------------------------------ the walk
-
-
-class _Wires:
-    """The edges of machines that are wired alike, as a graph, and the paths that were found in it."""
-
-    def __init__(self, edges: tuple[Edge, ...]) -> None:
-        import networkx as nx  # 0.2 s of CPU: only when a route is asked for
-
-        self._graph: Any = nx.DiGraph()
-        self._paths: dict[tuple[frozenset[str], str, str], tuple[Edge, ...] | None] = {}
-        for edge in edges:
-            # Prefer few hops, then wide links; the second term stays far below one hop (1 GB/s -> 1e-3).
-            weight = 1.0 + 1e6 / edge.bandwidth_bytes_per_s
-            known = self._graph.get_edge_data(edge.source, edge.target)
-            if known is None or known["weight"] > weight:
-                self._graph.add_edge(edge.source, edge.target, weight=weight, edge=edge)
-
-    def path(self, closed: frozenset[str], source: str, target: str) -> tuple[Edge, ...] | None:
-        """Edges from source to target through no device of `closed`; None if there is no way."""
-        key = (closed, source, target)
-        if key not in self._paths:
-            self._paths[key] = self._found(closed, source, target)
-        return self._paths[key]
-
-    def _found(self, closed: frozenset[str], source: str, target: str) -> tuple[Edge, ...] | None:
-        import networkx as nx
-
-        graph = self._graph
-        if source not in graph or target not in graph:
-            return None
-        view = nx.restricted_view(graph, closed - {source, target}, ())
-        try:
-            nodes = nx.dijkstra_path(view, source, target)
-        except nx.NetworkXNoPath:
-            return None
-        return tuple(graph[a][b]["edge"] for a, b in pairwise(nodes))
-
-
-@lru_cache(maxsize=64)
-def _wires(edges: tuple[Edge, ...]) -> _Wires:
-    return _Wires(edges)
-
-
-def _kept(machine: Machine, key: object, make: Callable[[], Value]) -> Value:
-    """What was found of this machine before: a big node asks for the same thousands of times."""
-    if key not in machine.walked:
-        machine.walked[key] = make()
-    found: Value = machine.walked[key]
-    return found
-
-
-def path(machine: Machine, source: str, target: str, *, closed_kinds: frozenset[str] = frozenset()) -> tuple[Edge, ...] | None:
-    """Edges from device to device, through devices that forward; None if there is no way."""
-    if source == target:
-        return ()
-    return _kept(machine, (source, target, closed_kinds), lambda: _walk(machine, source, target, closed_kinds))
-
-
-def _walk(machine: Machine, source: str, target: str, closed_kinds: frozenset[str]) -> tuple[Edge, ...] | None:
-    hosts = {machine.devices[end].host for end in (source, target) if end in machine.devices} - {""}
-    if len(hosts) > 1:  # a shared pool joins memories, not hosts
-        return None
-    wires = _kept(machine, ("wires",), lambda: _wires(machine.edges))
-    return wires.path(_kept(machine, closed_kinds, lambda: _closed(machine, closed_kinds)), source, target)
-
-
-def _closed(machine: Machine, closed_kinds: frozenset[str]) -> frozenset[str]:
-    return frozenset(name for name, device in machine.devices.items() if not _forwards(device, closed_kinds))
-
-
-def _forwards(device: Device, closed_kinds: frozenset[str]) -> bool:
-    if device.kind == "gpu":  # an APU is also the hub of its CPU's devices
-        return bool(device.part.get("cpu")) and "cpu" not in closed_kinds
-    return device.kind in _FORWARDS and device.kind not in closed_kinds
-
-
-def _required_path(machine: Machine, source: str, target: str) -> tuple[Edge, ...]:
-    found = path(machine, source, target)
-    if found is None:
-        raise MachineError(
-            Fault(what=f"no way from {source!r} to {target!r} in machine {machine.name!r}", remedy="join them by a link")
-        )
-    return found
-
-
-def _hops(source: str, edges: tuple[Edge, ...]) -> tuple[str, ...]:
-    return (source, *(edge.target for edge in edges))
 
 
 # ------------------------------------------------------------------------------------------------------------- who is where
@@ -251,7 +156,7 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
     """See `Machine.route`."""
     read, write = _media(machine, source), _media(machine, target)
     engine = machine.device(initiator)
-    edges = _required_path(machine, read.device, write.device)
+    edges = required_path(machine, read.device, write.device)
     gpu = next((media.device for media in (read, write) if machine.devices[media.device].kind == "gpu"), "")
     is_bounced = not is_direct and bool(gpu) and machine.tiers[source if gpu == write.device else target].kind == "nvme"
     if is_bounced and resolve(machine, "dram", gpu) == memory_tier(machine, gpu):
@@ -277,7 +182,7 @@ def copy(machine: Machine, source: str, target: str, initiator: str, *, is_pinne
         uses=uses,
         rate_cap_bytes_per_s=cap,
         latency_s=latency,
-        hops=_hops(read.device, edges),
+        hops=hops(read.device, edges),
         is_staged=is_bounced or is_paged,
         second_stage_bytes_per_s=second,
     )
@@ -324,8 +229,8 @@ def cpu_cap(cpu: Device, num_cores: int, *, write_share: float) -> float:
 def access(machine: Machine, initiator: str, tier: str, *, write_share: float, num_cores: int | None, kernel: str) -> Route:
     """See `Machine.access`."""
     media, device = _media(machine, tier), machine.device(initiator)
-    inward = _required_path(machine, media.device, initiator)
-    outward = _required_path(machine, initiator, media.device)
+    inward = required_path(machine, media.device, initiator)
+    outward = required_path(machine, initiator, media.device)
     load: Traffic = "cpu_load" if device.kind == "cpu" else "load"
     store: Traffic = "cpu_store" if device.kind == "cpu" else "store"
     reads = 1.0 - write_share
@@ -354,7 +259,7 @@ def access(machine: Machine, initiator: str, tier: str, *, write_share: float, n
         window_bytes=window_bytes * scale,
         idle_latency_s=idle_s,
         own_window_bytes=window_bytes,
-        hops=_hops(initiator, outward),
+        hops=hops(initiator, outward),
     )
 
 
@@ -379,7 +284,7 @@ def idle_latency(machine: Machine, initiator: str, tier: str) -> float:
     """Seconds of a dependent load: the memory as its owner sees it, and the hops that the data crosses."""
     media = _media(machine, tier)
     machine.device(initiator)
-    inward = _required_path(machine, media.device, initiator)
+    inward = required_path(machine, media.device, initiator)
     return _mean_latency(machine, initiator, media, (inward, ()), 0.0)
 
 
@@ -396,14 +301,14 @@ def peer(machine: Machine, gpu_a: str, gpu_b: str, *, by_collective: bool = Fals
     if edges is not None:
         is_pushed = by_collective and all(edge.link in GPU_LINKS for edge in edges)
         moved = tuple(use for edge in edges for use in edge.uses("collective")) if is_pushed else _copied(edges)
-        return Route(uses=merged(start, moved, end), rate_cap_bytes_per_s=cap, latency_s=latency, hops=_hops(gpu_a, edges))
+        return Route(uses=merged(start, moved, end), rate_cap_bytes_per_s=cap, latency_s=latency, hops=hops(gpu_a, edges))
     # No direct way: device to host memory, host memory to device, pipelined in chunks.
     host = host_of(machine, gpu_a)
-    up, down = _required_path(machine, gpu_a, host), _required_path(machine, host, gpu_b)
+    up, down = required_path(machine, gpu_a, host), required_path(machine, host, gpu_b)
     staging = machine.media[resolve(machine, "dram", gpu_a)]
     bounce: Uses = (*staging.uses(1.0), *staging.uses(0.0))
     uses = merged(start, _copied(up), bounce, _copied(down), end)
-    return Route(uses=uses, rate_cap_bytes_per_s=cap, latency_s=2 * latency, hops=_hops(gpu_a, up + down), is_staged=True)
+    return Route(uses=uses, rate_cap_bytes_per_s=cap, latency_s=2 * latency, hops=hops(gpu_a, up + down), is_staged=True)
 
 
 def direct(machine: Machine, gpu_a: str, gpu_b: str) -> tuple[Edge, ...] | None:
@@ -417,7 +322,7 @@ def direct(machine: Machine, gpu_a: str, gpu_b: str) -> tuple[Edge, ...] | None:
 
 def adapters(machine: Machine, gpu: str) -> tuple[str, ...]:
     """Network adapters at the least distance from the GPU, in file order; InputError when the machine has none."""
-    return _kept(machine, gpu, lambda: _adapters(machine, gpu))
+    return machine.kept(gpu, lambda: _adapters(machine, gpu))
 
 
 def _adapters(machine: Machine, gpu: str) -> tuple[str, ...]:
@@ -437,8 +342,8 @@ def network(machine: Machine, gpu: str) -> Route:
     sharers = [name for name in machine.gpus() if adapters(machine, name) == near]
     nic = near[sharers.index(gpu) % len(near)]
     wire = next(edge for edge in machine.edges if edge.source == nic and edge.link == "network")
-    edges = (*_required_path(machine, gpu, nic), wire)
+    edges = (*required_path(machine, gpu, nic), wire)
     media = machine.media[memory_tier(machine, gpu)]
     latency = sum(edge.message_latency_s for edge in edges)
     uses = merged(media.uses(0.0, "copy"), _copied(edges))
-    return Route(uses=uses, rate_cap_bytes_per_s=INFINITY, latency_s=latency, hops=_hops(gpu, edges))
+    return Route(uses=uses, rate_cap_bytes_per_s=INFINITY, latency_s=latency, hops=hops(gpu, edges))
