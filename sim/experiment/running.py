@@ -13,7 +13,8 @@ from sim.config.reference import validation_errors
 from sim.experiment.memory_mode import with_working_sets
 from sim.experiment.neighbours import pool_latencies
 from sim.experiment.number_formats import stand_in_formats
-from sim.experiment.overflow import Swap, cache_notes, locked_notes, page_cached, spill_notes, swap_of
+from sim.experiment.overflow import cache_notes, locked_notes, page_cached, spill_notes
+from sim.experiment.peaks import limited, overflows, peaks
 from sim.experiment.preparing import loaded, on_system_memory, placed
 from sim.experiment.recorded_placement import idle_placements
 from sim.experiment.result import Result
@@ -23,8 +24,7 @@ from sim.experiment.together import all_tiers, on_host, simulate
 from sim.experiment.unmeasured import ends_of
 from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
-from sim.placement.capacity import capacity_plan, needs_sentence, plan_footprint, used_gpus
-from sim.placement.host_limits import limit_needs
+from sim.placement.capacity import plan_footprint, used_gpus
 from sim.placement.plan import Entry, Placement
 from sim.placement.resolve import tier_views
 from sim.placement.roles import role_notes
@@ -67,8 +67,8 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
     else:
         solved = solve(scenario)
     step = solved.step
-    summary = msgspec.structs.replace(solved.summary, tiers=_peaks(scenario, solved.summary.tiers))
-    reasons = _overflows(summary.tiers) + _limited(scenario.job, scenario.machine)
+    summary = msgspec.structs.replace(solved.summary, tiers=peaks(scenario, solved.summary.tiers))
+    reasons = overflows(summary.tiers) + limited(scenario.job, scenario.machine)
     if reasons:
         reasons += (*zone_notes(scenario.job.workload, scenario.machine), *locked_notes(scenario.job, scenario.machine))
     penalty, base, fastest = _penalty(scenario, summary.step_time_s, twins) if with_penalty else (1.0, "", None)
@@ -141,7 +141,7 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
         if moves(job)
     )
     still += tuple(_shared_gpus(scenario))
-    reasons = _overflows(whole.tiers) + ([together.reason] if together.reason else [])
+    reasons = overflows(whole.tiers) + ([together.reason] if together.reason else [])
     for job, result in zip(scenario.jobs, results, strict=True):
         own = [reason for reason in result.reason.split("; ") if reason and reason not in reasons]
         reasons += [f"{job.name}: {'; '.join(own)}"] if own else []
@@ -179,88 +179,6 @@ def _step_times(solved: Solved, job: Job) -> tuple[float, ...]:
     return tuple(end - begin for begin, end in pairwise((0.0, *ends)))
 
 
-def _limited(job: Job, machine: Machine) -> list[str]:
-    """One sentence per limit of the host that the job exceeds."""
-    if not isinstance(job.workload, (Training, Inference)):
-        return []
-    needs = limit_needs(job.workload, job.placement, machine).values()
-    return [need.sentence() for need in needs if need.verdict == "does_not_fit"]
-
-
-def _peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str, TierUse]:
-    """Peak of every tier over the whole life of the job: the capacity plan, or the replayed step where that is more."""
-    tiers = dict(seen_in_step)
-    job = scenario.job
-    if not isinstance(job.workload, (Training, Inference)):
-        return tiers
-    machine = scenario.machine
-    for name, need in capacity_plan(job.workload, job.placement, machine).items():
-        name = name if name in tiers else _stand_in(name, seen_in_step, machine)
-        seen = tiers.get(name)
-        if seen is None or need.peak_bytes > seen.peak_bytes:
-            tiers[name] = TierUse(
-                capacity_bytes=need.capacity_bytes,
-                peak_bytes=need.peak_bytes,
-                peak_phase=need.phase,
-                by_class=dict(need.by_class),
-                multiplicity=seen.multiplicity if seen else 1,
-            )
-        if isinstance(job.workload, Training) and job.workload.parallelism.pipeline == 1:
-            tiers |= _same_need(name, tiers, machine)
-    if swap := swap_of(job, scenario.machine):
-        tiers |= _swapped(tiers, swap, scenario)
-    return tiers
-
-
-def _likeness(machine: Machine, tier: str) -> tuple[str, str, float]:
-    own = machine.tiers[tier.rpartition(":")[2]]
-    return machine.devices[own.device].part_name, own.kind, own.capacity_bytes
-
-
-def _same_need(planned: str, tiers: Mapping[str, TierUse], machine: Machine) -> dict[str, TierUse]:
-    """The other GPUs in use, all of which need what the capacity plan says of one of them."""
-    own = machine.tiers[planned.rpartition(":")[2]]
-    if machine.devices[own.device].kind != "gpu":
-        return {}
-    need, likeness = tiers[planned], _likeness(machine, planned)
-    return {
-        name: msgspec.structs.replace(need, multiplicity=use.multiplicity)
-        for name, use in tiers.items()
-        if 0 < use.peak_bytes < need.peak_bytes and _likeness(machine, name) == likeness
-    }
-
-
-def _stand_in(name: str, seen: Mapping[str, TierUse], machine: Machine) -> str:
-    """The folded tier that stands for a tier which the replay does not name; the tier itself where none does."""
-    alike = [tier for tier in machine.tiers if _likeness(machine, tier) == _likeness(machine, name)]
-    folded = [tier for tier in seen if tier.rpartition(":")[2] in alike]
-    num_seen = sum(seen[tier].multiplicity for tier in folded)
-    return folded[0] if num_seen >= len(alike) * machine.num_nodes else name
-
-
-def _swapped(tiers: dict[str, TierUse], swap: Swap, scenario: Scenario) -> dict[str, TierUse]:
-    """The full tier and the storage that took the rest."""
-    full, storage = tiers[swap.tier], tiers.get(swap.storage)
-    used = storage.peak_bytes if storage else 0.0
-    capacity = storage.capacity_bytes if storage else scenario.machine.tiers[swap.storage].capacity_bytes
-    return {
-        swap.tier: msgspec.structs.replace(full, peak_bytes=full.peak_bytes - swap.moved_bytes),
-        swap.storage: TierUse(
-            capacity_bytes=capacity, peak_bytes=used + swap.moved_bytes, peak_phase="update",
-            by_class=dict(storage.by_class if storage else {}) | {"swap": swap.moved_bytes},
-        ),
-    }  # fmt: skip
-
-
-def _overflows(tiers: Mapping[str, TierUse]) -> list[str]:
-    """One sentence per tier whose peak exceeds its capacity."""
-    return [
-        needs_sentence(name, tier.peak_bytes, tier.capacity_bytes, tier.peak_phase, tier.by_class)
-        for name, tier in tiers.items()
-        if tier.peak_bytes > tier.capacity_bytes
-    ]
-
-
 def _penalty(scenario: Scenario, seconds: float, twins: Twins | None) -> tuple[float, str, Summary | None]:
     """Offload penalty of a job that takes `seconds`, what it is measured against, and that run."""
     twin = fastest_twin(scenario)
@@ -287,7 +205,7 @@ def _seconds(scenario: Scenario) -> tuple[float, bool]:
 
 
 def _fits(scenario: Scenario, tiers: Mapping[str, TierUse]) -> bool:
-    return not _overflows(_peaks(scenario, tiers))
+    return not overflows(peaks(scenario, tiers))
 
 
 def fastest_twin(scenario: Scenario) -> Scenario | None:
