@@ -14,17 +14,16 @@ from sim.placement.capacity import TierNeed, plan_footprint
 from sim.placement.plan import Placement
 from sim.topology.machine import Machine
 from sim.workload.footprint import Footprint, Term, phase_of
+from sim.workload.footprint.ledger import is_of_system
 from sim.workload.inference import Inference
 from sim.workload.training import Training
-
-_OUTSIDE = "system and services"
 
 
 def limit_needs(workload: Training | Inference, placement: Placement, machine: Machine) -> dict[str, TierNeed]:
     """What the job needs of each limit of its host, by the limit's key; empty where the machine has none."""
-    found = plan_footprint(workload, placement, machine) if machine.limits else None
-    if found is None:
+    if not machine.limits:
         return {}
+    found = plan_footprint(workload, placement, machine)
     return {name: _need(name, found, machine) for name in machine.limits}
 
 
@@ -62,7 +61,7 @@ def _counted(name: str, machine: Machine) -> Callable[[Term], bool]:
     own = machine.memory_tier(seat) if seat in machine.gpus() else ""
 
     def is_host_memory(term: Term) -> bool:
-        if term.tier == "gpu" or term.name == _OUTSIDE:
+        if term.tier == "gpu" or is_of_system(term):
             return False
         tier = machine.resolve(term.tier, seat)
         return tier != own and machine.tiers[tier].kind != "nvme"

@@ -9,7 +9,7 @@ from sim.records import TensorClass
 from sim.workload.footprint.behaviour import Behaviour
 from sim.workload.footprint.counts import RankParameters, matrices, sub_groups
 from sim.workload.footprint.homes import Homes, Shares
-from sim.workload.footprint.ledger import FROM_FIRST_STEP, FROM_INIT, MOMENTS, STEP_MOMENTS, Term
+from sim.workload.footprint.ledger import FROM_FIRST_STEP, FROM_INIT, MOMENTS, STEP_MOMENTS, Term, system_term
 from sim.workload.footprint.residency import stage_activations
 from sim.workload.footprint.states import StateBytes, frozen_bytes
 from sim.workload.frameworks import profile
@@ -69,10 +69,7 @@ class HostTerms:
     def __iter__(self) -> Iterator[Term]:
         how = self.how
         yield self._term("process and libraries", TensorClass.BUFFERS, "dram", how.host_rank_bytes, MOMENTS)
-        yield Term(
-            name="system and services", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=self.reserved_bytes,
-            moments=MOMENTS, per="host",
-        )  # fmt: skip
+        yield system_term(self.reserved_bytes, MOMENTS)
         yield from self._loader()
         yield from self._load()
         yield from self._weights()

@@ -9,7 +9,7 @@ from sim.held_out import as_unseen
 from sim.records import TensorClass
 from sim.workload.footprint.counts import is_moe_layer
 from sim.workload.footprint.host import pinned_bytes
-from sim.workload.footprint.ledger import INFERENCE_MOMENTS, Footprint, Term
+from sim.workload.footprint.ledger import INFERENCE_MOMENTS, Footprint, Term, system_term
 from sim.workload.footprint.pinned import pinned_classes
 from sim.workload.formats import KV_BYTES
 from sim.workload.frameworks.inference import INFERENCE_PROFILES
@@ -104,10 +104,7 @@ def inference_footprint(
             moments=INFERENCE_MOMENTS,
         )
     )
-    terms.append(
-        Term(name="system and services", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=reserved_bytes,
-             moments=INFERENCE_MOMENTS, per="host")
-    )  # fmt: skip
+    terms.append(system_term(reserved_bytes, INFERENCE_MOMENTS))
     if inference.device == "cpu":
         terms = [replace(term, tier="dram") if term.tier == "gpu" else term for term in terms]
     else:

@@ -43,6 +43,22 @@ class Term:
     is_shared: bool = False  # in /dev/shm
 
 
+#: what the host's system holds, which is no job's
+_SYSTEM = "system and services"
+
+
+def system_term(size_bytes: float, moments: tuple[str, ...]) -> Term:
+    """Host memory that the system and its services hold all the time."""
+    return Term(
+        name=_SYSTEM, tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=size_bytes, moments=moments, per="host"
+    )  # fmt: skip
+
+
+def is_of_system(term: Term) -> bool:
+    """Whether the term is the system's own, outside of what a job is charged for."""
+    return term.name == _SYSTEM
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
     """The largest occupancy of one tier: when, of what, and its largest parts."""
