@@ -52,14 +52,16 @@ class Stretch(Struct, frozen=True, kw_only=True):
 
     def seconds(self, start_s: float, end_s: float) -> float:
         """What the span from `start_s` to `end_s` stands for."""
-        late = max(0.0, end_s - max(start_s, self.after_s))
-        return (end_s - start_s - late) + self.factor * late
+        return float(self._stretched(start_s, end_s, max))
 
     def all_seconds(self, start_s: Any, end_s: Any) -> Any:
         """`seconds` of arrays."""
         import numpy as np
 
-        late = np.maximum(0.0, end_s - np.maximum(start_s, self.after_s))
+        return self._stretched(start_s, end_s, np.maximum)
+
+    def _stretched(self, start_s: Any, end_s: Any, larger: Callable[[Any, Any], Any]) -> Any:
+        late = larger(0.0, end_s - larger(start_s, self.after_s))
         return (end_s - start_s - late) + self.factor * late
 
 
