@@ -29,7 +29,7 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
     if scenario.question:
         out.print(Text(scenario.question.split("\n\n")[0].replace("\n", " "), style="italic"))
     out.print()
-    if any(tier.peak_bytes > 0 for tier in result.summary.tiers.values()):
+    if _tells_memory(result):
         out.print(tier_table(result))
     else:
         out.print("Memory: not known (a recording tells what moves, not what is held)")
@@ -66,8 +66,13 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
                 out.print(Text(f"- {note}"))
 
 
+def _tells_memory(result: Result) -> bool:
+    """Whether anything is known of what tiers hold: recordings tell what moves only."""
+    return any(tier.peak_bytes > 0 for tier in result.summary.tiers.values())
+
+
 def _verdict(result: Result) -> Text:
-    if result.fits and not any(tier.peak_bytes > 0 for tier in result.summary.tiers.values()):
+    if result.fits and not _tells_memory(result):
         return Text("replayed", style="bold")
     return Text("fits", style="bold green") if result.fits else Text("does not fit", style="bold red")
 

@@ -6,6 +6,7 @@ import dataclasses
 
 from sim.placement.capacity import capacity_plan
 from sim.scenario import Scenario
+from sim.topology.graph import Behind
 from sim.topology.machine import Machine
 from sim.topology.view import job_view
 from sim.units import format_bytes
@@ -33,14 +34,11 @@ def with_working_sets(scenario: Scenario) -> Scenario:
 
 def _filled(machine: Machine, used: dict[str, float]) -> Machine:
     media = {name: item.filled(used[name]) if name in used else item for name, item in machine.media.items()}
-    notes = tuple(_note(name, size, media[name].behind) for name, size in used.items())
+    notes = tuple(_note(name, size, behind) for name, size in used.items() if (behind := media[name].behind) is not None)
     return dataclasses.replace(machine, media=media, assumptions=(*machine.assumptions, *notes))
 
 
-def _note(name: str, size: float, behind: object) -> str:
-    from sim.topology.graph import Behind
-
-    assert isinstance(behind, Behind)
+def _note(name: str, size: float, behind: Behind) -> str:
     pages = "scattered" if behind.is_scattered else "contiguous"
     return (
         f"{name}: {format_bytes(behind.cache_bytes)} of DRAM as a cache, {format_bytes(size)} of pages in use ({pages}): "

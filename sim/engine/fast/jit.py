@@ -1,4 +1,4 @@
-"""How functions of this package are compiled, and when the kept machine code is out of date."""
+"""How numba compiles functions of this package, and keeps what it compiled."""
 
 from __future__ import annotations
 

@@ -72,6 +72,12 @@ _STARCODER: Row = {
     "vocabulary": 49152, "max_positions": 16384, "mlp": "gelu", "norm": "layernorm", "attention_bias": True,
     "output_bias": True, "mlp_bias": True, "tied_embeddings": True, "source": "Lozhkov et al. 2024 (arXiv 2402.19173), table 6",
 }  # fmt: skip
+_BERT: Row = {
+    "vocabulary": 30522, "max_positions": 514, "mlp": "gelu", "norm": "layernorm", "position": "learned",
+    "tied_embeddings": True, "attention_bias": True, "output_bias": True, "mlp_bias": True, "head_bias": True,
+    "embedding_norm": True, "causal": False, "weight_dtype": "fp32",
+    "source": "Devlin et al. 2018 (arXiv 1810.04805); positions include the 2 token types, the head its dense layer",
+}  # fmt: skip
 _SINGLE: dict[str, Row] = {
     "gpt-j-6b": {
         "layers": 28, "hidden": 4096, "heads": 16, "ffn": 16384, "vocabulary": 50400, "max_positions": 2048, "mlp": "gelu",
@@ -135,19 +141,11 @@ _SINGLE: dict[str, Row] = {
         "norm": "layernorm", "attention_bias": True, "output_bias": True, "mlp_bias": True, "tied_embeddings": True,
         "weight_dtype": "fp16", "source": "huggingface.co/THUDM/chatglm-6b",
     },
-    "bert-base": {
-        "layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocabulary": 30522, "max_positions": 514, "mlp": "gelu",
-        "norm": "layernorm", "position": "learned", "tied_embeddings": True, "attention_bias": True, "output_bias": True,
-        "mlp_bias": True, "head_bias": True, "embedding_norm": True, "extra_parameters": 768 * 768 + 768,
-        "causal": False, "weight_dtype": "fp32",
-        "source": "Devlin et al. 2018 (arXiv 1810.04805); positions include the 2 token types, the head its dense layer",
+    "bert-base": _BERT | {
+        "layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "extra_parameters": 768 * 768 + 768,
     },
-    "bert-large": {
-        "layers": 24, "hidden": 1024, "heads": 16, "ffn": 4096, "vocabulary": 30522, "max_positions": 514, "mlp": "gelu",
-        "norm": "layernorm", "position": "learned", "tied_embeddings": True, "attention_bias": True, "output_bias": True,
-        "mlp_bias": True, "head_bias": True, "embedding_norm": True, "extra_parameters": 1024 * 1024 + 1024,
-        "causal": False, "weight_dtype": "fp32",
-        "source": "Devlin et al. 2018 (arXiv 1810.04805); positions include the 2 token types, the head its dense layer",
+    "bert-large": _BERT | {
+        "layers": 24, "hidden": 1024, "heads": 16, "ffn": 4096, "extra_parameters": 1024 * 1024 + 1024,
     },
     "starcoder-15b": _STARCODER | {
         "layers": 40, "hidden": 6144, "heads": 48, "kv_heads": 1, "ffn": 24576, "max_positions": 8192,
