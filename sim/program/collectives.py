@@ -142,7 +142,7 @@ def _inside(
 
 def _gpu_links(machine: Machine, local: tuple[str, ...], device: str) -> tuple[list[Edge], list[Edge]]:
     """GPU links of `device` that lead to the others, and back; empty if some member is reached by none of them."""
-    others = set(local) - {device}
+    others = dict.fromkeys(member for member in local if member != device)  # in rank order, once each
     ways = {other: routing.direct(machine, device, other) for other in others}
     linked = [other for other, way in ways.items() if way and all(edge.link in routing.GPU_LINKS for edge in way)]
     if not linked:

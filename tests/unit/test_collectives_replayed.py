@@ -74,3 +74,15 @@ def test_an_all_to_all_has_no_ring_of_hops():
     assert times[2] < 1.1 * times[0]
     wire = 256e6 * 31 / 32 / 900e9  # NVLink 5, one way
     assert 1.0 < times[1] / wire < 1.5
+
+
+def test_a_mesh_names_its_links_in_rank_order():
+    """The order of a result's channels is that of the ranks, whatever the order in which Python hashes names."""
+    found = load_machine("mi300x-8x")
+    gpus = found.gpus()
+    uses = collective(found, "all_gather", SIZE, [(0, gpu) for gpu in gpus], 0).uses
+    targets = [
+        edge.target for channel, _cost in uses for edge in found.edges if edge.channels[0] == channel and edge.source == gpus[0]
+    ]
+    assert targets == [gpu for gpu in gpus if gpu in targets]
+    assert len(targets) == len(gpus) - 1
