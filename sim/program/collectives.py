@@ -25,9 +25,9 @@ from sim.laws.collectives import (
     tree_latency,
 )
 from sim.records import INFINITY
-from sim.topology import routing
 from sim.topology.graph import Edge, Traffic
 from sim.topology.machine import Machine
+from sim.topology.messages import GPU_LINKS, adapters, direct
 from sim.topology.route import Route, merged
 
 Uses = tuple[tuple[str, float], ...]
@@ -143,8 +143,8 @@ def _inside(
 def _gpu_links(machine: Machine, local: tuple[str, ...], device: str) -> tuple[list[Edge], list[Edge]]:
     """GPU links of `device` that lead to the others, and back; empty if some member is reached by none of them."""
     others = dict.fromkeys(member for member in local if member != device)  # in rank order, once each
-    ways = {other: routing.direct(machine, device, other) for other in others}
-    linked = [other for other, way in ways.items() if way and all(edge.link in routing.GPU_LINKS for edge in way)]
+    ways = {other: direct(machine, device, other) for other in others}
+    linked = [other for other, way in ways.items() if way and all(edge.link in GPU_LINKS for edge in way)]
     if not linked:
         return [], []
     out = {edge.target: edge for other in linked if (edge := (ways[other] or ())[0])}
@@ -242,7 +242,7 @@ def _between(machine: Machine, kind: str, local: tuple[str, ...], num_nodes: int
     """The node's share over all its adapters: a ring over the nodes, or a tree where that has fewer hops."""
     nics = [name for name, device in machine.devices.items() if device.kind == "nic"]
     if not nics:
-        routing.adapters(machine, local[0])  # raises
+        adapters(machine, local[0])  # raises
     # gathers and scatters go around one ring of all ranks: a node's link carries what each rank lacks, not each node
     is_flat = kind in ("all_gather", "reduce_scatter")
     volume = ring_volume(kind, num_nodes * len(local) if is_flat else num_nodes)

@@ -1,4 +1,4 @@
-"""The wires: directed edges between devices, and the media of tiers. Plain data that routing walks."""
+"""The wires: directed edges between devices, and the media of tiers. Plain data that routes are made of."""
 
 from __future__ import annotations
 

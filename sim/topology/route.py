@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+#: channels and what one byte costs on each
+Uses = tuple[tuple[str, float], ...]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
@@ -16,7 +19,7 @@ class Route:
     hops: devices on the way; is_staged: the copy goes through host memory because there is no direct way.
     """
 
-    uses: tuple[tuple[str, float], ...]
+    uses: Uses
     rate_cap_bytes_per_s: float
     latency_s: float
     weight: float = 1.0
@@ -28,7 +31,7 @@ class Route:
     second_stage_bytes_per_s: float = math.inf  # a copy through a buffer: rate of the stage that is one engine's or core's
 
 
-def merged(*groups: tuple[tuple[str, float], ...]) -> tuple[tuple[str, float], ...]:
+def merged(*groups: Uses) -> Uses:
     """One cost per channel: costs of a channel named several times add up, order of first mention kept."""
     costs: dict[str, float] = {}
     for group in groups:

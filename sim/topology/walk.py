@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sim.errors import Fault, MachineError
 from sim.topology.graph import Edge
-
-if TYPE_CHECKING:
-    from sim.topology.machine import Device, Machine
+from sim.topology.inventory import Device, Inventory
 
 #: device kinds that forward what is not meant for them; a GPU or a drive does not
 _FORWARDS = frozenset({"cpu", "switch"})
@@ -57,14 +55,16 @@ def _wires(edges: tuple[Edge, ...]) -> _Wires:
     return _Wires(edges)
 
 
-def path(machine: Machine, source: str, target: str, *, closed_kinds: frozenset[str] = frozenset()) -> tuple[Edge, ...] | None:
+def path(
+    machine: Inventory, source: str, target: str, *, closed_kinds: frozenset[str] = frozenset()
+) -> tuple[Edge, ...] | None:
     """Edges from device to device, through devices that forward; None if there is no way."""
     if source == target:
         return ()
     return machine.kept((source, target, closed_kinds), lambda: _walk(machine, source, target, closed_kinds))
 
 
-def _walk(machine: Machine, source: str, target: str, closed_kinds: frozenset[str]) -> tuple[Edge, ...] | None:
+def _walk(machine: Inventory, source: str, target: str, closed_kinds: frozenset[str]) -> tuple[Edge, ...] | None:
     hosts = {machine.devices[end].host for end in (source, target) if end in machine.devices} - {""}
     if len(hosts) > 1:  # a shared pool joins memories, not hosts
         return None
@@ -72,7 +72,7 @@ def _walk(machine: Machine, source: str, target: str, closed_kinds: frozenset[st
     return wires.path(machine.kept(closed_kinds, lambda: _closed(machine, closed_kinds)), source, target)
 
 
-def _closed(machine: Machine, closed_kinds: frozenset[str]) -> frozenset[str]:
+def _closed(machine: Inventory, closed_kinds: frozenset[str]) -> frozenset[str]:
     return frozenset(name for name, device in machine.devices.items() if not _forwards(device, closed_kinds))
 
 
@@ -82,7 +82,7 @@ def _forwards(device: Device, closed_kinds: frozenset[str]) -> bool:
     return device.kind in _FORWARDS and device.kind not in closed_kinds
 
 
-def required_path(machine: Machine, source: str, target: str) -> tuple[Edge, ...]:
+def required_path(machine: Inventory, source: str, target: str) -> tuple[Edge, ...]:
     """As `path`; raises MachineError if there is no way."""
     found = path(machine, source, target)
     if found is None:
