@@ -54,6 +54,8 @@ _WRITE: Mapping[str, str] = {
     "offload_optimizer": "say where it lives: placement: {optimizer_states: dram}, or optimizer: {offload: true}",
     "offload_param": "say where they live: placement: {weights: dram}",
     "optim": "write optimizer: {type: adamw}",
+    "p2p": "write peer_over_pcie: true or false on the GPUs",
+    "peer_to_peer": "write peer_over_pcie: true or false on the GPUs",
     "ram": "write memory.capacity: what the socket's DIMMs hold together",
     "shm": "write shared_limit in the topology: what /dev/shm may hold",
     "shm_size": "write shared_limit in the topology: what /dev/shm may hold",

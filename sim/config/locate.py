@@ -27,14 +27,14 @@ def builtins(kind: str) -> dict[str, Path]:
     """Name -> file of every built-in of `kind` ("topologies" or "scenarios").
 
     A name is the file's stem; of two files with one stem (in different folders) the name is the path below the
-    kind's folder. Part families (`topologies/parts/`) are not machines, tables of measurements (`scenarios/validation/`)
+    kind's folder. Part families (`topologies/parts/`) are not machines, tables of measurements (`scenarios/validation/`) and of users' reports (`scenarios/reports/`)
     and price overlays (`scenarios/examples/prices/`) are not scenarios: all are left out.
     """
     folder = data_folder() / kind
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*.yaml")):
         relative = path.relative_to(folder)
-        if not {"parts", "validation", "prices"} & set(relative.parts[:-1]):
+        if not {"parts", "validation", "reports", "prices"} & set(relative.parts[:-1]):
             found.setdefault(path.stem, []).append(path)
     names: dict[str, Path] = {}
     for stem, paths in found.items():

@@ -153,6 +153,8 @@ class _Builder:
             fields["memory"]["bandwidth"] *= entry.speed
             fields["kernel_bandwidth"] = {**module.kernel_bandwidth, **part.kernel_bandwidth}
             fields["compute"] = {key: value * entry.speed for key, value in part.compute.items()}
+            if entry.peer_over_pcie is not None:
+                fields["peer_over_pcie"] = entry.peer_over_pcie
         return fields
 
     def _channel(self, name: str, bandwidth: float, *, law: p.Latency | None = None, device: str = "") -> str:

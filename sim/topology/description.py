@@ -55,6 +55,10 @@ class DeviceEntry:
     ecc: Annotated[
         bool | None, Doc("error correction of a GPU's GDDR6, which takes a sixteenth of it; default as the part is delivered")
     ] = None
+    peer_over_pcie: Annotated[
+        bool | None,
+        Doc("copies between this GPU and others over PCIe: a patched driver allows them, a virtual machine may not; default the part's"),
+    ] = None
     count: Annotated[Count, Doc("identical devices used as one (RAID0 of drives, interleave set of modules)")] = 1
     host: Annotated[str, Doc("host that the socket belongs to; devices below it inherit it")] = ""
     cores: Annotated[

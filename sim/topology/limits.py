@@ -80,6 +80,10 @@ def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
                 path=f"devices.{name}.ecc", what=f"{entry.part} keeps no check bits among its data",
                 remedy="leave it out: only NVIDIA's boards with GDDR6 can turn it on or off",
             )  # fmt: skip
+        if entry.peer_over_pcie is not None and not isinstance(part, p.Gpu):
+            yield Fault(
+                path=f"devices.{name}.peer_over_pcie", what=f"{entry.part} is no GPU", remedy="write it on the GPUs that copy",
+            )  # fmt: skip
         yield from _memory_mode(f"devices.{name}", entry, part, topology)
         if entry.zone == "movable" and not (isinstance(part, p.Expander) or part.kind == "pmem"):
             yield Fault(
