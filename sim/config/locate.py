@@ -27,8 +27,8 @@ def builtins(kind: str) -> dict[str, Path]:
     """Name -> file of every built-in of `kind` ("topologies" or "scenarios").
 
     A name is the file's stem; of two files with one stem (in different folders) the name is the path below the
-    kind's folder. Part families (`topologies/parts/`) are not machines, tables of measurements (`scenarios/validation/`) and of users' reports (`scenarios/reports/`)
-    and price overlays (`scenarios/examples/prices/`) are not scenarios: all are left out.
+    kind's folder. Part families (`topologies/parts/`) are not machines; tables of measurements (`scenarios/validation/`)
+    and of users' reports (`scenarios/reports/`) and price overlays (`scenarios/examples/prices/`) are not scenarios.
     """
     folder = data_folder() / kind
     found: dict[str, list[Path]] = {}

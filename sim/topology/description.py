@@ -57,7 +57,7 @@ class DeviceEntry:
     ] = None
     peer_over_pcie: Annotated[
         bool | None,
-        Doc("copies between this GPU and others over PCIe: a patched driver allows them, a virtual machine may not; default the part's"),
+        Doc("copies to other GPUs over PCIe: a patched driver allows them, a virtual machine may not; default the part's"),
     ] = None
     count: Annotated[Count, Doc("identical devices used as one (RAID0 of drives, interleave set of modules)")] = 1
     host: Annotated[str, Doc("host that the socket belongs to; devices below it inherit it")] = ""
