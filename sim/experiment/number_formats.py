@@ -6,9 +6,6 @@ from sim.laws.kernels import peak
 from sim.records import Step
 from sim.topology.machine import Machine
 
-#: precision fp32 runs its products in fp32 where there is no TF32, as it says
-_NATURAL = {("tf32", "fp32")}
-
 
 def stand_in_formats(step: Step, machine: Machine) -> tuple[str, ...]:
     """A sentence for each kind of GPU and format of a generated step's products that it computes in another one."""
@@ -21,10 +18,13 @@ def stand_in_formats(step: Step, machine: Machine) -> tuple[str, ...]:
         part = machine.part(gpu)
         for dtype in asked if part.get("compute") else ():
             taken, _ = peak(part, dtype)
-            if taken != dtype and (dtype, taken) not in _NATURAL:
-                name = str(part.get("title") or gpu)
+            name = str(part.get("title") or gpu)
+            if taken != dtype:
                 text = (
                     f"{name}: no {dtype} units, its matrix products are timed in {taken}; a framework may refuse or emulate it"
                 )
+                found[text] = None
+            elif dtype == "fp32" and (gain := peak(part, "tf32")[1] / peak(part, dtype)[1]) > 1:
+                text = f"{name}: fp32 products without TF32, PyTorch's default; precision: tf32 has {gain:.2g} times the peak"
                 found[text] = None
     return tuple(found)

@@ -234,9 +234,10 @@ class Training:
     sequence_length: Annotated[Count, Doc("tokens per sequence")] = 2048
     batch_size: Annotated[Count, Le(2**20), Doc("micro-batch per data-parallel rank, in sequences")] = 1
     gradient_accumulation: Annotated[Count, Le(2**20), Doc("micro-batches per step")] = 1
-    precision: Annotated[Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"], Doc("of the matrix multiplications")] = (
-        "bf16"
-    )
+    precision: Annotated[
+        Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"],
+        Doc("of the matrix multiplications; tf32 = fp32 tensors on tensor cores, which PyTorch does only when told"),
+    ] = "bf16"
     framework: Annotated[str, Doc("profile: what the framework does and costs; see `tiersim list frameworks`")] = "auto"
     attention: Annotated[Literal["flash", "eager"], Doc("flash = one fused kernel; eager = materialised scores")] = "flash"
     attention_version: Annotated[
@@ -264,3 +265,8 @@ class Training:
     save: SaveCheckpoint = field(default_factory=SaveCheckpoint)
     dataset: Annotated[Dataset | None, Doc("turns step time into hours")] = None
     trainable_layers: Annotated[int | None, Ge(1), Doc("train only the last N layers; default all")] = None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether weights, activations and gradients have four bytes, whichever units multiply them."""
+        return self.precision in ("fp32", "tf32")

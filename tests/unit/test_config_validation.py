@@ -44,7 +44,7 @@ def test_valid_block_and_units() -> None:
         ("compile: yes", "f.yaml:2: compile: expected true or false, got 'yes'; write true"),
         (
             "precision: bf17",
-            "f.yaml:2: precision: must be one of fp32, fp16, bf16, fp8, mxfp8, nvfp4, got 'bf17'; did you mean 'bf16'?",
+            "f.yaml:2: precision: must be one of fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4, got 'bf17'; did you mean 'bf16'?",
         ),
         (
             "optimizer: adam",

@@ -45,7 +45,7 @@ _INERT_STARTS = (
     "data_seed", "do_", "num_train_epochs", "max_steps", "weight_decay", "max_grad_norm", "output_dir", "overwrite",
     "run_name", "ddp_", "dataset", "data_", "dataloader_", "group_by_length", "length_column", "label", "metric",
     "greater_is_better", "load_best", "remove_unused", "resume_from", "preprocessing_", "template", "packing",
-    "per_device_eval", "lora_alpha", "lora_bias", "bnb_4bit_", "optim_args", "tf32", "local_rank",
+    "per_device_eval", "lora_alpha", "lora_bias", "bnb_4bit_", "optim_args", "local_rank",
     "disable_tqdm", "prediction_loss", "skip_", "full_determinism", "neftune", "include_", "torch_empty_cache",
     "tokenizer", "trust_remote", "use_fast", "chat_template", "plot_", "stage", "val_size", "max_samples", "use_peft",
     "use_cpu", "no_cuda", "fp16_opt", "fp16_backend", "half_precision", "gradient_checkpointing_kwargs", "task_type",
@@ -105,9 +105,11 @@ def _numbers(root: Block, found: JobSettings) -> None:
     is_fp16 = root.flag("fp16")
     if is_bf16 and is_fp16:
         root.fault("fp16", "bf16 and fp16 are both set", "the Trainer takes one of them")
-    found.training["precision"] = "bf16" if is_bf16 or root.flag("pure_bf16") else "fp16" if is_fp16 else "fp32"
+    found.training["precision"] = (
+        "bf16" if is_bf16 or root.flag("pure_bf16") else "fp16" if is_fp16 else "tf32" if root.flag("tf32") else "fp32"
+    )
     dtype = root.word(root.first("torch_dtype", "dtype"))
-    if dtype in ("bfloat16", "float16", "bf16", "fp16") and found.training["precision"] == "fp32":
+    if dtype in ("bfloat16", "float16", "bf16", "fp16") and found.training["precision"] in ("fp32", "tf32"):
         found.training["precision"] = "bf16" if dtype.startswith("b") else "fp16"
         found.resolved.append(f"weights are loaded in {dtype}: trains in it")
     key = root.first("optim", "optimizer")

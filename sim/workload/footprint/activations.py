@@ -45,7 +45,7 @@ def tokens(training: Training) -> float:
 
 def element_bytes(training: Training) -> float:
     """Bytes of one activation element."""
-    return 4.0 if training.precision == "fp32" else 2.0
+    return 4.0 if training.is_wide else 2.0
 
 
 @lru_cache(maxsize=1024)

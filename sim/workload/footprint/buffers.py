@@ -33,7 +33,7 @@ def _is_gathered(training: Training, rank: RankParameters, homes: Homes) -> bool
 
 def _live_weights(training: Training, rank: RankParameters, how: Behaviour, homes: Homes) -> Iterator[Term]:
     """Weights in the type they compute in, gathered or copied from their home, or cast (autocast)."""
-    each = 4.0 if training.precision == "fp32" else 2.0
+    each = 4.0 if training.is_wide else 2.0
     if _is_gathered(training, rank, homes):
         limit = training.offload.max_live_elements or how.max_live_elements
         number = 2 * rank.layer + rank.head if limit is None else max(limit, rank.layer + rank.head)
@@ -45,7 +45,7 @@ def _live_weights(training: Training, rank: RankParameters, how: Behaviour, home
         prefetch = training.offload.prefetch_elements
         ahead = min(how.prefetch_elements if prefetch is None else prefetch, rank.total)
         yield _buffer("prefetched weights", TensorClass.WEIGHTS, each, ahead, _PASSES)
-    elif how.scheme == "autocast" and training.precision != "fp32" and training.adapter.type == "none":
+    elif how.scheme == "autocast" and not training.is_wide and training.adapter.type == "none":
         yield _buffer("16-bit copies of weights", TensorClass.WEIGHTS, 2.0, rank.total, _PASSES)
     if rank.quantised:
         largest = max(rank.largest_linear, rank.head if how.quantises_head else 0.0)
@@ -78,7 +78,7 @@ def _gradient_buffers(
         yield _buffer("gradients of one layer", TensorClass.GRADIENTS, 2.0, min(rank.layer, rank.trained), _BACKWARD)
         yield _buffer("gradient of the output embedding", TensorClass.GRADIENTS, 2.0, min(rank.head, rank.trained), ("loss",))
     elif is_moved and training.adapter.type == "none":
-        each = 4.0 if training.precision == "fp32" else 2.0
+        each = 4.0 if training.is_wide else 2.0
         yield _buffer(
             "gradients before their reduction", TensorClass.GRADIENTS, 2 * each + sizes.gradient, rank.layer, _BACKWARD
         )
@@ -93,7 +93,7 @@ def _update_buffers(training: Training, how: Behaviour, sizes: StateBytes, homes
     share = gpu_share(homes[TensorClass.OPTIMIZER_STATES])
     here = sizes.updated * share
     when = ("update", "first_step")
-    if how.update_copy_bytes and share and training.precision != "fp32":
+    if how.update_copy_bytes and share and not training.is_wide:
         is_grouped = training.parallelism.zero_stage == 3  # otherwise they replace the 16-bit ones
         number, each = (
             (min(here, sub_group), how.update_copy_bytes) if is_grouped else (here, how.update_copy_bytes - sizes.gradient)

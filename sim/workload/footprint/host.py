@@ -128,7 +128,7 @@ class HostTerms:
         )  # fmt: skip
 
     def _weights(self) -> Iterator[Term]:
-        each = 4.0 if self.how.scheme == "autocast" or self.training.precision == "fp32" else 2.0
+        each = 4.0 if self.how.scheme == "autocast" or self.training.is_wide else 2.0
         is_frozen = self.training.adapter.type != "none"
         size = frozen_bytes(self.training, self.rank, self.how, self.sizes) if is_frozen else each * self.sizes.kept_weights
         yield from self._placed("weights", TensorClass.WEIGHTS, size, FROM_INIT, whole=True)

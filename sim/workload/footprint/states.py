@@ -53,7 +53,7 @@ def state_bytes(training: Training, rank: RankParameters, how: Behaviour) -> Sta
 
 def _scheme(training: Training, how: Behaviour) -> tuple[float, float, float, float]:
     """(weight, master weight, gradient, state element) bytes per parameter."""
-    if training.precision == "fp32":
+    if training.is_wide:
         return 4.0, 0.0, 4.0, 4.0
     if how.scheme == "pure" or _is_stochastic(training):
         return 2.0, 0.0, 2.0, 2.0

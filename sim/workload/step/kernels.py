@@ -45,7 +45,7 @@ _EAGER = _Cost(36.0, 23.0, 4.0)
 
 def core_dtype(plan: Plan) -> Dtype:
     """Number format outside the quantised GEMMs."""
-    return {"fp32": "tf32", "fp16": "fp16"}.get(plan.training.precision, "bf16")  # type: ignore[return-value]
+    return {"fp32": "fp32", "tf32": "tf32", "fp16": "fp16"}.get(plan.training.precision, "bf16")  # type: ignore[return-value]
 
 
 def attention_core(plan: Plan) -> tuple[Pass, Pass]:

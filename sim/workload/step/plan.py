@@ -21,7 +21,7 @@ from sim.workload.training import Training
 
 #: dtype of the matrix multiplications
 GEMM_DTYPE: dict[str, Dtype] = {
-    "fp32": "tf32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4",
+    "fp32": "fp32", "tf32": "tf32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4",
 }  # fmt: skip
 
 
@@ -124,7 +124,7 @@ class Plan:
     @property
     def weight_bytes(self) -> float:
         """Bytes of one weight as computed with."""
-        return 4.0 if self.training.precision == "fp32" else 2.0
+        return 4.0 if self.training.is_wide else 2.0
 
     @cached_property
     def kept_bytes(self) -> float:
