@@ -57,6 +57,8 @@ _WRITE: Mapping[str, str] = {
     "p2p": "write peer_over_pcie: true or false on the GPUs",
     "peer_to_peer": "write peer_over_pcie: true or false on the GPUs",
     "ram": "write memory.capacity: what the socket's DIMMs hold together",
+    "shared_memory": "write shared_gpu_memory (lent to full GPUs by Windows) or shared_limit (/dev/shm) in the topology",
+    "wddm": "write shared_gpu_memory in the topology: host memory that Windows lends to full GPUs, half of the RAM",
     "shm": "write shared_limit in the topology: what /dev/shm may hold",
     "shm_size": "write shared_limit in the topology: what /dev/shm may hold",
     "swap": "write placement: {overflow: swap}: a run pages what host memory lacks to storage",

@@ -33,7 +33,7 @@ from sim.topology.build import TIER_KINDS
 from sim.topology.machine import Machine
 
 #: what a machine says as a whole, and a scenario may set
-_HEADING = ("nodes", "reserved", "memory_limit", "pinned_limit", "shared_limit", "title")
+_HEADING = ("nodes", "reserved", "memory_limit", "pinned_limit", "shared_limit", "shared_gpu_memory", "title")
 #: kinds of memory after which results name a device's tier
 TIER_NAMES = frozenset(TIER_KINDS.values())
 _PATCH_KEYS = ("base", "add", "set", "parts", "sources")

@@ -34,7 +34,7 @@ def peaks(scenario: Scenario, seen_in_step: Mapping[str, TierUse]) -> dict[str, 
     for name, need in capacity_plan(job.workload, job.placement, machine).items():
         name = name if name in tiers else _stand_in(name, seen_in_step, machine)
         seen = tiers.get(name)
-        if seen is None or need.peak_bytes > seen.peak_bytes:
+        if seen is None or machine.lent_bytes or need.peak_bytes > seen.peak_bytes:
             tiers[name] = TierUse(
                 capacity_bytes=need.capacity_bytes,
                 peak_bytes=need.peak_bytes,

@@ -15,6 +15,7 @@ from sim.placement import access_counters
 from sim.placement.capacity import capacity_plan
 from sim.placement.effective import class_shares, effective_placement
 from sim.placement.heat import is_uneven, with_accesses
+from sim.placement.lent import with_lent_memory
 from sim.placement.plan import Entry, Placement
 from sim.placement.zones import without_pinned
 from sim.records import Home, Program, Step, TensorClass
@@ -66,7 +67,8 @@ def lowered(step: Step, job: Job, scenario: Scenario, coherence: Coherence | Non
     from sim.program.paging import with_swap
 
     placement = effective_placement(job.placement, job.workload)
-    program = lower(step, scenario.machine, placement, is_folded=scenario.options.is_folded, coherence=coherence)
+    machine = with_lent_memory(job.workload, job.placement, scenario.machine)
+    program = lower(step, machine, placement, is_folded=scenario.options.is_folded, coherence=coherence)
     swap = swap_of(job, scenario.machine)
     if swap is None:
         return program

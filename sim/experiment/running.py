@@ -25,6 +25,7 @@ from sim.experiment.unmeasured import ends_of
 from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import plan_footprint, used_gpus
+from sim.placement.lent import lent_notes
 from sim.placement.plan import Entry, Placement
 from sim.placement.resolve import tier_views
 from sim.placement.roles import role_notes
@@ -97,6 +98,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
             *role_notes(scenario.job.placement, scenario.machine),
             *zone_notes(scenario.job.workload, scenario.machine),
             *spill_notes(asked[0].placement, scenario.job),
+            *lent_notes(scenario.job.workload, scenario.job.placement, scenario.machine),
             *cache_notes(asked[0], page_cached(scenario.job, scenario.machine)),
         ),
         warnings=(
@@ -214,7 +216,9 @@ def fastest_twin(scenario: Scenario) -> Scenario | None:
         dataclasses.replace(job, placement=_fastest(job, scenario.machine), workload=_without_offload(job.workload))
         for job in scenario.jobs
     )
-    return None if jobs == scenario.jobs else dataclasses.replace(scenario, jobs=jobs)
+    if jobs == scenario.jobs and not scenario.machine.lent_bytes:
+        return None
+    return dataclasses.replace(scenario, jobs=jobs, machine=dataclasses.replace(scenario.machine, lent_bytes=0.0))
 
 
 def _fastest(job: Job, machine: Machine) -> Placement:

@@ -105,6 +105,20 @@ def variant_rate(part: Mapping[str, Any], dtype: str, variant: str) -> float:
     return min(found.share * rate, found.flops_per_core_cycle * cycles) if cycles else found.share * rate
 
 
+def zero_copy_bytes(kernel: Kernel) -> float:
+    """Bytes that one kernel moves where its operands lie in host memory, which the GPU does not cache.
+
+    "Because the data is not cached on the GPU, mapped pinned memory should be read or written only once" (CUDA C++ Best
+    Practices Guide, zero copy): each block of a matrix product fetches its rows and columns itself. Others read once.
+    """
+    size = kernel.read_bytes + kernel.write_bytes
+    operands = kernel.m * kernel.k + kernel.k * kernel.n
+    if kernel.kind != "gemm" or not operands:
+        return size
+    fetched = kernel.m * kernel.k * ceil(kernel.n / TILE) + kernel.k * kernel.n * ceil(kernel.m / TILE)
+    return kernel.read_bytes * max(1.0, fetched / operands) + kernel.write_bytes
+
+
 def uncached_bytes(size_bytes: float, cache_bytes: float) -> float:
     """Bytes of a repeated kernel's traffic that its last-level cache does not hold from one repetition to the next."""
     return size_bytes - cache_bytes * (1.0 - exp(-size_bytes / cache_bytes)) if cache_bytes > 0.0 else size_bytes

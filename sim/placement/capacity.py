@@ -18,6 +18,8 @@ from sim.workload.training import Training
 
 #: from this share of its capacity on a tier is tight: runs of the same configuration differ by some percent
 TIGHT = 0.90
+#: what a host's memory holds for full GPUs, as a class of its own
+SPILLED = "spilled_gpu_memory"
 Verdict = Literal["fits", "tight", "does_not_fit"]
 
 #: footprints of the workloads that were asked for last: points of a sweep that differ in the machine share them
@@ -107,7 +109,47 @@ def _needs(
             _add(needs, name, whole * usable if role == "gpu" else whole, peak, size)
     for name, size in of_gpus.items():
         needs[name] = _limited(needs[name], size, machine)
-    return needs
+    return _lent(needs, gpus, machine) if machine.lent_bytes else needs
+
+
+def _lent(needs: dict[str, TierNeed], gpus: tuple[str, ...], machine: Machine) -> dict[str, TierNeed]:
+    """The needs once what the driver lends to full GPUs has taken what they lack."""
+    spilled = {gpu: _spilled(need, machine, len(gpus)) for gpu, need in _needs_of(needs, gpus, machine).items()}
+    taken: dict[str, float] = {}
+    for gpu, size in spilled.items():
+        own, home = machine.memory_tier(gpu), machine.resolve("dram", gpu)
+        taken[own] = size
+        taken[home] = taken.get(home, 0.0) - size
+    found = dict(needs)
+    for name, size in taken.items():
+        if size and (need := found.get(name)) is not None:
+            parts = dict(need.by_class) if size > 0 else {**need.by_class, SPILLED: -size}
+            found[name] = replace(need, peak_bytes=need.peak_bytes - size, by_class=parts)
+    return found
+
+
+def _spilled(need: TierNeed, machine: Machine, num_gpus: int) -> float:
+    """What of one GPU's peak lies in host memory: the excess, up to its part of what the driver lends."""
+    return min(max(0.0, need.peak_bytes - need.capacity_bytes), machine.lent_bytes / max(1, num_gpus))
+
+
+def _needs_of(needs: Mapping[str, TierNeed], gpus: tuple[str, ...], machine: Machine) -> dict[str, TierNeed]:
+    """GPUs with memory of their own and their needs; all need what the fullest one does."""
+    own = {gpu: machine.memory_tier(gpu) for gpu in gpus}
+    shown = next((needs[name] for name in own.values() if name in needs), None)
+    if shown is None or any(machine.resolve("dram", gpu) == name for gpu, name in own.items()):
+        return {}
+    return dict.fromkeys(gpus, shown)
+
+
+def spilled_by_gpu(workload: Training | Inference, placement: Placement, machine: Machine) -> dict[str, tuple[float, float]]:
+    """GPU -> (bytes that lie in memory lent by the host, all bytes that it needs); only GPUs that lack memory."""
+    plain = replace(machine, lent_bytes=0.0)
+    found = plan_footprint(workload, placement, machine)
+    gpus = used_gpus(machine, found.ranks_per_host)
+    needs = _needs_of(_needs(found, workload, plain), gpus, machine)
+    spilled = {gpu: (_spilled(need, machine, len(gpus)), need.peak_bytes) for gpu, need in needs.items()}
+    return {gpu: sizes for gpu, sizes in spilled.items() if sizes[0] > 0}
 
 
 def _limited(need: TierNeed, gpu_bytes: float, machine: Machine) -> TierNeed:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sim.laws.kernels import solo_parts
+from sim.laws.kernels import solo_parts, zero_copy_bytes
 from sim.program.transfers import Flow
 from sim.records import INFINITY, StepOperation
+from sim.topology.route import merged
 
 #: how sharply launching and running take turns being the limit: T = (gpu^p + cpu^p)^(1/p); fitted on vTrain runs whose
 #: launch time is near their kernel time (p = 3 to 6 differ by 1 point of mean error)
@@ -31,7 +32,15 @@ class Compute:
     launch_s: float = 0.0
 
 
-def compute(op: StepOperation, part: Mapping[str, Any], memory: Flow) -> Compute:
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """Host memory that holds a share of what a full GPU's kernels touch, and how a byte gets there and back."""
+
+    share: float
+    way: Flow
+
+
+def compute(op: StepOperation, part: Mapping[str, Any], memory: Flow, lent: Lent | None = None) -> Compute:
     """The flow of the operation's kernels; it lasts at least as long as the CPU needs to launch them.
 
     `memory` is the device's access to its own memory. Operands that the host's allocator gave lie in smaller pages: an APU
@@ -49,4 +58,12 @@ def compute(op: StepOperation, part: Mapping[str, Any], memory: Flow) -> Compute
     launch = sum(item.fixed_s for item in parts) + duration - busy
     if size <= 0:
         return Compute(duration, 1.0, (), busy, flops, arithmetic, launch)
-    return Compute(size, size / duration, memory.uses, busy, flops, arithmetic, launch)
+    uses = memory.uses if lent is None else _lent_uses(op, size, memory, lent)
+    return Compute(size, size / duration, uses, busy, flops, arithmetic, launch)
+
+
+def _lent_uses(op: StepOperation, size: float, memory: Flow, lent: Lent) -> tuple[tuple[str, float], ...]:
+    """Per byte of the operation: what stays on the device, and what passes its link since host memory is not cached."""
+    passing = lent.share * sum(zero_copy_bytes(kernel) * kernel.count for kernel in op.kernels) / size
+    own = tuple((channel, (1.0 - lent.share) * cost) for channel, cost in memory.uses)
+    return merged(own, tuple((channel, passing * cost) for channel, cost in lent.way.uses))

@@ -222,7 +222,9 @@ class _Lowering:
     def _compute(self, op: StepOperation, group: Group) -> Numbers:
         key = (group.device, id(op.kernels), op.dispatch_s, op.is_host_allocated)
         if key not in self._computes:
-            self._computes[key] = compute(op, self.machine.part(group.device), self.demands.access(group.device))
+            self._computes[key] = compute(
+                op, self.machine.part(group.device), self.demands.access(group.device), self.demands.lent(group.device)
+            )
         done = self._computes[key]
         uses = self._named(done.uses, group)
         if self.outline.has_sm and done.work:

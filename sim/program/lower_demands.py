@@ -13,6 +13,7 @@ from sim.laws.cpu_matrix import barrier_seconds, core_seconds
 from sim.placement.plan import Placement
 from sim.program.coherence import Coherence
 from sim.program.collectives import collective
+from sim.program.kernels import Lent
 from sim.program.ranks import TIER, Footways
 from sim.program.transfers import Flow, Membership, Routes, sm_channel
 from sim.records import Kernel, Kind, Residency, Step, StepOperation, TensorClass
@@ -153,6 +154,7 @@ class Demands:
     def _walk(self, rank: int, device: str) -> Footways:
         ways: list[tuple[str, ...]] = [
             tuple(name for name, _ in self.access(device).uses),
+            tuple(name for name, _ in lent.way.uses) if (lent := self.lent(device)) else (),
             (sm_channel(device), TIER + self.machine.memory_tier(device)),
         ]
         for op in self.outline.distinct[self.class_of(rank)]:
@@ -171,6 +173,14 @@ class Demands:
             route = self.machine.access(device, self.machine.memory_tier(device))
             self._access[device] = Flow(route.uses, route.rate_cap_bytes_per_s)
         return self._access[device]
+
+    def lent(self, device: str) -> Lent | None:
+        """What a full GPU's kernels find in host memory; half of it is written."""
+        share = self.machine.lent_shares.get(device, 0.0)
+        if not share:
+            return None
+        route = self.machine.access(device, self.machine.resolve("dram", device), write_share=0.5)
+        return Lent(share, Flow(route.uses, route.rate_cap_bytes_per_s))
 
     def key(self, op: StepOperation, rank: int) -> tuple[object, ...]:
         """What decides the flow of an operation of a rank: those that have it in common share the answer."""

@@ -139,6 +139,12 @@ class Heading:
         Bytes | None, Gt(0), Doc("shared memory (/dev/shm) that loader workers may fill; a container of Docker has 64 MiB")
     ] = None
 
+    shared_gpu_memory: Annotated[
+        Bytes | None,
+        Gt(0),
+        Doc("host memory that the driver lends to full GPUs of a host (Windows: half of the RAM); default none: they fail"),
+    ] = None
+
     @property
     def limits(self) -> dict[str, float]:
         """What the system limits on each host, in bytes, by the name of its key."""

@@ -82,6 +82,8 @@ class Inventory:
     num_nodes: int = 1
     reserved_bytes: float = 0.0  # of each host: held by system, services and other jobs
     limits: Mapping[str, float] = field(default_factory=dict)  # of each host: "memory_limit" and so on -> bytes
+    lent_bytes: float = 0.0  # of each host: what the driver lends to full GPUs
+    lent_shares: Mapping[str, float] = field(default_factory=dict)  # GPU -> share of its allocations that lies there
     title: str = ""
     edges: tuple[Edge, ...] = ()
     media: Mapping[str, Media] = field(default_factory=dict)  # by tier name
