@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sim.laws.coherence import invalidation
-from sim.records import TensorClass
+from sim.records import TensorClass, Uses
 from sim.topology.graph import Edge, Media
 from sim.topology.route import merged
-
-Uses = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

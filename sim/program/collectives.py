@@ -24,13 +24,12 @@ from sim.laws.collectives import (
     switch_volume,
     tree_latency,
 )
-from sim.records import INFINITY
+from sim.records import INFINITY, Uses
 from sim.topology.graph import Edge, Traffic
 from sim.topology.machine import Machine
 from sim.topology.messages import GPU_LINKS, adapters, direct
 from sim.topology.route import Route, merged
 
-Uses = tuple[tuple[str, float], ...]
 #: bandwidth that a double binary tree keeps of a ring's: it cannot use both directions of every link all the time
 TREE_EFFICIENCY = 0.9
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.laws.kernels import solo_parts, zero_copy_bytes
 from sim.program.transfers import Flow
-from sim.records import INFINITY, StepOperation
+from sim.records import INFINITY, StepOperation, Uses
 from sim.topology.route import merged
 
 #: how sharply launching and running take turns being the limit: T = (gpu^p + cpu^p)^(1/p); fitted on vTrain runs whose
@@ -25,7 +25,7 @@ class Compute:
 
     work: float
     rate_cap: float
-    uses: tuple[tuple[str, float], ...]
+    uses: Uses
     busy_s: float
     flops: float
     arithmetic_s: float = 0.0

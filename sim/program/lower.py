@@ -27,6 +27,7 @@ from sim.records import (
     StepOperation,
     Stream,
     Tier,
+    Uses,
 )
 from sim.topology.machine import Machine
 
@@ -278,7 +279,7 @@ class _Lowering:
     def _name(channel: str, group: Group) -> str:
         return group.folded[channel][0] if channel in group.folded else channel
 
-    def _named(self, uses: Sequence[tuple[str, float]], group: Group) -> tuple[tuple[str, float], ...]:
+    def _named(self, uses: Sequence[tuple[str, float]], group: Group) -> Uses:
         total: dict[str, float] = {}
         for channel, cost in uses:
             name = self._name(channel, group)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from sim.laws.paging import miss_share, swap_rate
-from sim.records import Channel, Kind, Operation, Program
+from sim.records import Channel, Kind, Operation, Program, Uses
 from sim.topology.machine import Machine
 from sim.topology.route import merged
 
@@ -62,7 +62,7 @@ def with_swap(
 
 
 def _fault(
-    operation: Operation, size: float, uses: tuple[tuple[str, float], ...], cap: float, latency_s: float
+    operation: Operation, size: float, uses: Uses, cap: float, latency_s: float
 ) -> Operation:  # fmt: skip
     return Operation(
         id=f"{operation.id}.fault", kind=Kind.IO, stream=operation.stream, sequence=2 * operation.sequence, name="page in",

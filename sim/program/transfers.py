@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sim.placement.plan import Placement
-from sim.records import INFINITY, StepOperation, TensorClass
+from sim.records import INFINITY, StepOperation, TensorClass, Uses
 from sim.topology.machine import Machine, Route
 from sim.topology.route import merged
 
 Shares = tuple[tuple[str, float], ...]
-Uses = tuple[tuple[str, float], ...]
 #: host traffic of AdamW per parameter and class (bytes): moments read and written, fp32 weights likewise, gradient read
 _UPDATE_TRAFFIC = {
     TensorClass.OPTIMIZER_STATES: 16.0, TensorClass.MASTER_WEIGHTS: 8.0, TensorClass.GRADIENTS: 4.0,
@@ -24,7 +23,7 @@ STORAGE_KINDS = frozenset({"nvme", "pmem"})
 class Flow:
     """How one byte of an operation moves: channels it uses, what bounds it, when it starts."""
 
-    uses: tuple[tuple[str, float], ...] = ()
+    uses: Uses = ()
     rate_cap: float = INFINITY
     latency_s: float = 0.0
     window_bytes: float = 0.0

@@ -10,7 +10,7 @@ import msgspec
 from sim.engine import replay
 from sim.errors import InternalError
 from sim.program.collectives import CollectiveFlow
-from sim.records import INFINITY, Channel, Kind, Operation, Program, Stream
+from sim.records import INFINITY, Channel, Kind, Operation, Program, Stream, Uses
 from sim.topology.machine import Machine
 from sim.topology.route import Route, merged
 
@@ -23,7 +23,7 @@ class Load:
     """One stream of a microbenchmark: bytes of work, channel costs per byte, what bounds it."""
 
     work: float
-    uses: tuple[tuple[str, float], ...]
+    uses: Uses
     rate_cap: float = INFINITY
     latency_s: float = 0.0
     window_bytes: float = 0.0

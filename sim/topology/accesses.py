@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sim.laws.memory import window
-from sim.records import INFINITY
+from sim.records import INFINITY, Uses
 from sim.topology.graph import Edge, Media, Traffic
 from sim.topology.inventory import Inventory
 from sim.topology.movers import cpu_cap, number
-from sim.topology.route import Route, Uses, merged
+from sim.topology.route import Route, merged
 from sim.topology.tiers import media_of
 from sim.topology.walk import hops, required_path
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sim.laws.links import serial
-from sim.records import INFINITY
+from sim.records import INFINITY, Uses
 from sim.topology.graph import Edge
 from sim.topology.inventory import Inventory
 from sim.topology.movers import engine_limits, staging_rate
-from sim.topology.route import Route, Uses, merged
+from sim.topology.route import Route, merged
 from sim.topology.tiers import host_of, media_of, memory_tier, resolve
 from sim.topology.walk import hops, required_path
 

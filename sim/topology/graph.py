@@ -8,6 +8,7 @@ from typing import Literal
 
 from sim.laws.memory import bus_cost
 from sim.laws.memory_mode import TAG_LATENCY_S, hit_share, moved
+from sim.records import Uses
 
 #: who moves the bytes: a copy engine, a GPU's loads or stores, a CPU's, a collective (reduction: added by the switch)
 Traffic = Literal["copy", "load", "store", "cpu_load", "cpu_store", "collective", "partial", "reduction"]
@@ -36,7 +37,7 @@ class Edge:
     def __hash__(self) -> int:
         return hash((self.source, self.target, self.link))
 
-    def uses(self, traffic: Traffic, share: float = 1.0) -> tuple[tuple[str, float], ...]:
+    def uses(self, traffic: Traffic, share: float = 1.0) -> Uses:
         """Channel costs of `share` bytes of that traffic."""
         cost = dict(self.costs).get(traffic, 1.0) * share
         both = (self.requested,) if self.requested and traffic not in ("collective", "partial", "reduction") else ()
@@ -83,7 +84,7 @@ class Media:
     kernels: Mapping[str, float] = field(default_factory=dict)
     behind: Behind | None = None  # the memory of which this DRAM is a cache
 
-    def uses(self, write_share: float, kernel: str = "") -> tuple[tuple[str, float], ...]:
+    def uses(self, write_share: float, kernel: str = "") -> Uses:
         """Channel costs of one byte of traffic at this write share, those of a memory behind this one included."""
         if self.behind is None or not self.behind.miss_share:
             return ((self.channel, self.cost(write_share, kernel)),)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sim.errors import Fault, InputError
-from sim.records import INFINITY
+from sim.records import INFINITY, Uses
 from sim.topology.copies import copied
 from sim.topology.graph import Edge
 from sim.topology.inventory import Inventory
 from sim.topology.movers import engine_limits
-from sim.topology.route import Route, Uses, merged
+from sim.topology.route import Route, merged
 from sim.topology.tiers import distance, host_of, memory_tier, resolve
 from sim.topology.walk import hops, path, required_path
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-#: channels and what one byte costs on each
-Uses = tuple[tuple[str, float], ...]
+from sim.records import Uses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
