@@ -17,7 +17,7 @@ from sim.placement.plan import Entry, Placement
 from sim.records import TensorClass
 from sim.study.fit_families import Change, Workload, families_of
 from sim.topology.machine import Machine
-from sim.units import GIB
+from sim.units import GIB, format_bytes
 
 #: capacities that are sold, GiB: of GPUs, and of host memory or expanders
 _GPU_SIZES = (16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 192, 288)
@@ -183,7 +183,7 @@ def _larger_tiers(before: Mapping[str, TierNeed], machine: Machine) -> Iterator[
         return
     worst = max(short, key=lambda need: need.peak_bytes / need.capacity_bytes)
     yield Suggestion(
-        change=", ".join(f"{name}: {size / GIB:g} GiB" for name, size in sizes.items()),
+        change=", ".join(f"{name}: {format_bytes(size)}" for name, size in sizes.items()),
         settings={f"capacity of {name}": f"{size / GIB:g} GiB" for name, size in sizes.items()},
         tier=worst.tier,
         peak_bytes=worst.peak_bytes,

@@ -78,3 +78,16 @@ def test_a_row_of_a_sweep_names_the_limit() -> None:
     point = run(scenario({"shared_limit": "20 MB"})).point()
     assert shortage(point) == "shared_limit needs 30.5 MiB of 19.1 MiB"
     assert shortage({"fits": False, "reason": "a tier that is not there"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("topology", "ranks", "fits"),
+    [("rtx-4090-8x", 2, True), ("rtx-4090-8x", 4, False), ("a100-80gb-4x", 4, True)],
+)
+def test_docker_s_shared_memory_joins_two_gpus_without_peer_access_but_not_four(topology: str, ranks: int, fits: bool) -> None:
+    """nccl issues 342 and 1518: 64 MiB suffice for two GPUs and fail for four; with NVLink (issue 525) nothing is taken."""
+    training = {"model": "gpt2", "framework": "ddp", "parallelism": {"data": ranks}}
+    block = {"topology": {"base": topology, "set": {"shared_limit": "64 MiB"}}, "workload": {"training": training}}
+    need = assess(scenario_of({"name": "nccl", **block}).resolve(), with_suggestions=False).tiers["shared_limit"]
+    assert (need.verdict != "does_not_fit") == fits
+    assert need.by_class.get("nccl_connections", 0.0) == (0.0 if topology.startswith("a100") else ranks * 2 * 9_637_888)
