@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sim.held_out import Fitted
+from sim.held_out import Fitted, is_held_out
 from sim.records import Kernel
 
 #: ggml, FLOP per core and cycle of the stated clock: fit over llama.cpp prompt evaluation on CPUs, +-30 %: Core i5-9500,
 #: i7-7820HQ, Threadripper 3970X (normiebench issues 34, 42, 52), M2 Pro (GPU-Benchmarks-on-LLM-Inference issue 1): 20 to 31;
 #: without it half of two 256-bit units
 GGML_FLOP = Fitted(25.0, 16.0, ("gpu-benchmarks-llm-1",))
+#: and on Apple's cores, whose vectors multiply 16-bit floats: three loads of 128 bits a cycle feed one and a half products of
+#: eight numbers (two operands each; the three load ports are those of D. Johnson, "Firestorm overview")
+_APPLE_PRIOR = 1.5 * 2 * 8
 #: the same with AVX-512: Ryzen 7950X (ik_llama.cpp pull request 533: 170 t/s), 8840U, i5-1135G7 (normiebench 8, 46), Xeon 6454S
 #: (KTransformers 0.2): 30 to 42; without it half of two 512-bit units
 GGML_AVX512_FLOP = Fitted(36.0, 32.0, ("ktransformers",))
@@ -68,6 +71,8 @@ def flop_per_cycle(kernel: Kernel, family: str) -> float:
     if kernel.kind == "attention" and is_ggml:
         return ATTENTION_FLOP.get()
     ggml = (GGML_AVX512_FLOP if family in _AVX512_FAMILIES else GGML_FLOP).get()
+    if family == "apple" and is_held_out(GGML_FLOP.fitted_on):
+        ggml = _APPLE_PRIOR
     has_tiles = family in _AMX_FAMILIES and not is_ggml and kernel.dtype in ("bf16", "int8")
     whole = AMX_FLOP if has_tiles else ggml
     return FUSED_SHARE * whole if kernel.kind == "attention" else whole

@@ -85,22 +85,36 @@ class GemmVariant(NamedTuple):
 GEMM_VARIANTS = {"ggml": GemmVariant(0.96, 560.0), "ggml-block": GemmVariant(0.80, 320.0)}
 #: share of that which products of a mixture's experts reach (variants ending in "+experts"): tokens gathered per expert, tiles
 #: half full; fit over prompts of gpt-oss and Qwen3 30B-A3B on a DGX Spark (llama.cpp benches/dgx-spark.md): 0.63 to 0.68
-EXPERTS_SHARE = Fitted(0.65, 1.0, ("llamacpp-dgx-spark",))
-#: without those measurements: two thirds of the vendor's library, whatever the format, and no more per multiprocessor and cycle
-#: than the tensor cores of GeForce Ampere do with fp32 sums, for which the kernels were written (GA102 whitepaper: 512)
+EXPERTS_FITTED, EXPERTS_SHARE = ("llamacpp-dgx-spark",), 0.65
+#: without those measurements, on matrix units: two thirds of the vendor's library, whatever the format, no more per
+#: multiprocessor and cycle than the tensor cores of GeForce Ampere do with fp32 sums, for which the kernels were written (GA102
+#: whitepaper: 512). Where the ALUs multiply, tiled by hand 0.94 of the library (Boehm, "How to optimize a CUDA matmul kernel",
+#: 2022), and of a block format 32 / 35 of it: each weight takes three operations more per tile of 32 columns (ggml-metal,
+#: kernel_mul_mm). Of experts the part of a tile that their tokens fill, half a tile being lost to each
 _VARIANT_PRIOR = GemmVariant(0.67, 512.0)
+_ALU_PRIORS = {"ggml": GemmVariant(0.94, 512.0), "ggml-block": GemmVariant(0.94 * 32 / 35, 512.0)}
+#: matrix units compute tf32, or do more than this times the operations of the ALUs, which may do two of 16 bits for one of 32
+_MATRIX_UNITS = 2.5
 
 
-def variant_rate(part: Mapping[str, Any], dtype: str, variant: str) -> float:
-    """FLOP/s of a large GEMM by the kernels of `variant` ("" = the vendor's library)."""
+def _unseen_variant(part: Mapping[str, Any], name: str) -> GemmVariant:
+    """What one would assume of ggml's kernels on a part without their measurements."""
+    compute = part["compute"]
+    is_far_above = float(compute.get("fp16") or 0.0) > _MATRIX_UNITS * float(compute.get("fp32") or 0.0)
+    return _VARIANT_PRIOR if is_far_above or compute.get("tf32") else _ALU_PRIORS[name]
+
+
+def variant_rate(part: Mapping[str, Any], dtype: str, variant: str, num_rows: float = 0.0) -> float:
+    """FLOP/s of a large GEMM by the kernels of `variant` ("" = the vendor's library); `num_rows` = tokens of each expert."""
     name, _, of = variant.replace("-graph", "").partition("+")
     rate, found = gemm_rate(part, dtype, is_alone=variant == ALONE), GEMM_VARIANTS.get(name)
     if found is None:
         return rate
     if is_held_out(GGML_FITTED):
-        found = _VARIANT_PRIOR
+        found = _unseen_variant(part, name)
     if of:
-        found = GemmVariant(*(EXPERTS_SHARE.get() * value for value in found))
+        share = num_rows / (num_rows + TILE / 2) if num_rows and is_held_out(EXPERTS_FITTED) else EXPERTS_SHARE
+        found = GemmVariant(*(share * value for value in found))
     cycles = float(part.get("cores") or 0) * float(part.get("clock") or 0.0)
     return min(found.share * rate, found.flops_per_core_cycle * cycles) if cycles else found.share * rate
 
@@ -163,6 +177,12 @@ def memory_rate(part: Mapping[str, Any]) -> float:
     return float(memory["bandwidth"]) * float(efficiency)
 
 
+def read_share(part: Mapping[str, Any]) -> float:
+    """Share of the datasheet bandwidth that a kernel which only reads reaches; of a triad where none was measured."""
+    read = (part.get("kernel_bandwidth") or {}).get("read")
+    return float(read) if read else memory_rate(part) / float(part["memory"]["bandwidth"])
+
+
 class Parts(NamedTuple):
     """What a kernel's seconds went into: arithmetic, memory traffic, and launch (which no faster resource shortens)."""
 
@@ -190,7 +210,7 @@ def solo_parts(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s
         clock = float(part.get("clock") or 0.0)
         found = decode_class(
             kernel.variant, str(part["memory"].get("part", "")), memory_rate(part) / bandwidth,
-            float(part.get("launch_latency") or 5e-6), clock,
+            float(part.get("launch_latency") or 5e-6), clock, read_share(part),
         )  # fmt: skip
         memory = size / (found.efficiency * (bandwidth_bytes_per_s or bandwidth))
         arithmetic = kernel.flops / variant_rate(part, kernel.dtype, kernel.variant)
@@ -201,7 +221,7 @@ def solo_parts(kernel: Kernel, part: Mapping[str, Any], *, bandwidth_bytes_per_s
         arithmetic = kernel.flops / attention_rate(part, kernel.variant, kernel.sequence_length or 1, kernel.k)
     else:
         if kernel.flops:
-            arithmetic = kernel.flops / variant_rate(part, kernel.dtype, kernel.variant)
+            arithmetic = kernel.flops / variant_rate(part, kernel.dtype, kernel.variant, kernel.m)
         if kernel.variant == ALONE:
             arithmetic /= fill(kernel.m, kernel.n, kernel.k, int(part.get("cores") or 0))
             size = uncached_bytes(size, float(part.get("last_level_cache") or 0.0))

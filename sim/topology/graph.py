@@ -102,7 +102,8 @@ class Media:
     def cost(self, write_share: float, kernel: str = "") -> float:
         """Channel cost of one byte of traffic at this write share."""
         mixed = 1.0 - write_share + write_share * self.write_factor
-        return mixed * bus_cost(write_share, self.turnaround, self.write_cost) * self.kernels.get(kernel, 1.0)
+        measured = self.kernels.get(kernel)  # at its own mix of reads and writes
+        return mixed * (bus_cost(write_share, self.turnaround, self.write_cost) if measured is None else measured)
 
     def __hash__(self) -> int:
         return hash((self.tier, self.device))

@@ -103,10 +103,46 @@ def test_a_layers_own_time_belongs_to_the_runtime(variant, memory, layer_us):
     assert decode_class(variant, memory, 0.9).layer_s == pytest.approx(layer_us * 1e-6)
 
 
+@pytest.mark.parametrize(("compute", "variant", "share"), [
+    ({"fp16": 1e14, "fp32": 1e13}, "ggml", 0.67),
+    ({"fp16": 1e14, "fp32": 5e13, "tf32": 5e13}, "ggml-block", 0.67),  # GeForce: its tensor cores keep pace with its ALUs
+    ({"fp16": 1e14, "fp32": 1e14}, "ggml", 0.94),
+    ({"fp16": 1e14, "fp32": 5e13}, "ggml-block", 0.94 * 32 / 35),
+    ({"fp16": 1e14, "fp32": 1e13}, "ggml+experts", 0.67 * 0.65),
+])  # fmt: skip
+def test_kernels_without_measurements_reach_what_their_units_are_fed(compute, variant, share):
+    hold_out(["gpu-benchmarks-llm"])
+    try:
+        assert variant_rate({"compute": compute, "gemm_efficiency": {"fp16": 0.5}}, "fp16", variant) == pytest.approx(
+            share * 5e13
+        )
+    finally:
+        hold_out(())
+
+
+def test_half_a_tile_is_lost_to_each_expert_where_none_was_measured():
+    part = {"compute": {"fp16": 1e14, "fp32": 1e13}, "gemm_efficiency": {"fp16": 0.5}}
+    hold_out(["llamacpp-dgx-spark"])
+    try:
+        whole, many, few = (variant_rate(part, "fp16", *of) for of in (("ggml",), ("ggml+experts", 256), ("ggml+experts", 64)))
+    finally:
+        hold_out(())
+    assert (many / whole, few / whole) == pytest.approx((0.8, 0.5))
+
+
+def test_matrices_are_read_as_by_a_kernel_that_only_reads_where_no_decode_was_measured():
+    hold_out(["gpu-benchmarks-llm"])
+    try:
+        assert decode_class("ggml", "lpddr5-6400-apple", 0.838, read_efficiency=0.94) == (0.94, 20 * 5e-6)
+        assert decode_class("ggml", "lpddr5-6400-apple", 0.838).efficiency == 0.838
+    finally:
+        hold_out(())
+
+
 def test_products_by_expert_reach_less():
     part = {"compute": {"fp16": 1e14}, "gemm_efficiency": {"fp16": 0.5}}
     whole, experts = (variant_rate(part, "fp16", name) for name in ("ggml-block", "ggml-graph-block+experts"))
-    assert experts == pytest.approx(EXPERTS_SHARE.value * whole)
+    assert experts == pytest.approx(EXPERTS_SHARE * whole)
 
 
 def test_each_prompt_computes_all_of_its_work_once():

@@ -158,7 +158,7 @@ def test_kernels_that_unpack_weights_take_time_beside_the_stream(framework, weig
     parts = solo_parts(layer, part)
     assert parts.memory_s == pytest.approx((layer.read_bytes + layer.write_bytes) / memory_rate(part))
     plain = solo_parts(msgspec.structs.replace(layer, variant=""), part)
-    unpacking = layer.read_bytes / weight_bytes / (58 * part["cores"] * part["clock"]) if weight_bytes else 0.0
+    unpacking = layer.read_bytes / weight_bytes / (64 * part["cores"] * part["clock"]) if weight_bytes else 0.0
     assert parts.arithmetic_s - plain.arithmetic_s == pytest.approx(unpacking, abs=1e-12)
 
 

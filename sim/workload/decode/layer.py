@@ -78,7 +78,8 @@ class LayerKernels:
         dense = replace(gemm, flops=gemm.flops * (1 - share), read_bytes=gemm.read_bytes * (1 - share))
         experts = replace(
             gemm, flops=gemm.flops * share, read_bytes=gemm.read_bytes * share, write_bytes=0.0,
-            variant=f"{self.variant}+experts", name="experts",
+            m=max(1, round(gemm.m * sizes.shape.experts_per_token / sizes.shape.experts)), variant=f"{self.variant}+experts",
+            name="experts",
         )  # fmt: skip
         return (dense, experts)
 
