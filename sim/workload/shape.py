@@ -40,7 +40,9 @@ class ModelShape:
     mlp_bias: Annotated[bool, Doc("biases on the feed-forward matrices")] = False
     qk_norm: Annotated[bool, Doc("normalise queries and keys per head")] = False
     norm_bias: Annotated[bool | None, Doc("biases of the norms; default: layernorm yes, rmsnorm no")] = None
-    norms_per_layer: Annotated[Size, Doc("1 = parallel attention and feed-forward, 4 = norms before and after")] = 2
+    norms_per_layer: Annotated[
+        Size, Doc("1 = parallel attention and feed-forward, 4 = norms before and after, 0 = norms without weights")
+    ] = 2
     embedding_norm: Annotated[bool, Doc("a norm right after the embedding")] = False
     head_bias: Annotated[bool, Doc("bias on the output embedding")] = False
     causal: Annotated[bool, Doc("a token attends to those before it only; encoders (BERT, vision) attend to all")] = True

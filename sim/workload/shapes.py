@@ -149,7 +149,7 @@ def parameters(shape: ModelShape) -> ParameterCount:
         active=0,
         embedding=embedding,
         head=head,
-        final_norm=_norm(shape, h),
+        final_norm=_norm(shape, h) if shape.norms_per_layer else 0,
         attention=_attention(shape),
         mlp=_feed_forward(shape, shape.ffn) if moe < shape.layers else 0,
         expert=expert,
