@@ -29,8 +29,8 @@ from sim.config.parts import load_parts, part_names
 from sim.config.validation import FaultList, refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe, dotted, read_yaml
 from sim.errors import Fault, InputError
-from sim.topology.build import TIER_KINDS
 from sim.topology.machine import Machine
+from sim.topology.parts import TIER_KINDS
 
 #: what a machine says as a whole, and a scenario may set
 _HEADING = ("nodes", "reserved", "memory_limit", "pinned_limit", "shared_limit", "shared_gpu_memory", "title")

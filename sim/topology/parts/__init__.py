@@ -10,12 +10,12 @@ from __future__ import annotations
 from sim.topology.parts.capacity import Expander, Storage
 from sim.topology.parts.described import STRICT, Count, Latency, Port
 from sim.topology.parts.links import Link, Nic, Switch
-from sim.topology.parts.memory import Attached, Memory
+from sim.topology.parts.memory import TIER_KINDS, Attached, Memory
 from sim.topology.parts.processors import Cpu, Gpu
 
 __all__ = [
-    "KINDS", "STRICT", "Attached", "Count", "Cpu", "Expander", "Gpu", "Latency", "Link", "Memory", "Nic", "Part", "Port",
-    "Storage", "Switch",
+    "KINDS", "STRICT", "TIER_KINDS", "Attached", "Count", "Cpu", "Expander", "Gpu", "Latency", "Link", "Memory", "Nic", "Part",
+    "Port", "Storage", "Switch",
 ]  # fmt: skip
 
 Part = Memory | Cpu | Gpu | Link | Switch | Expander | Storage | Nic

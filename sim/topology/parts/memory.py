@@ -13,6 +13,11 @@ from sim.units import Bytes, BytesPerSecond, Doc, Fraction, TransfersPerSecond
 MemoryType = Literal[
     "ddr4", "ddr5", "mrdimm", "lpddr5x", "hbm2", "hbm2e", "hbm3", "hbm3e", "hbm4", "gddr6", "gddr6x", "gddr7"
 ]  # fmt: skip
+#: memory type -> kind of its tier
+TIER_KINDS = {
+    "ddr4": "dram", "ddr5": "dram", "mrdimm": "dram", "lpddr5x": "lpddr", "hbm2": "hbm", "hbm2e": "hbm", "hbm3": "hbm",
+    "hbm3e": "hbm", "hbm4": "hbm", "gddr6": "gddr", "gddr6x": "gddr", "gddr7": "gddr",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
