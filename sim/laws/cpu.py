@@ -29,8 +29,9 @@ UNBOUND_WAIT_S = Fitted(16e-3, 12e-3, ("liaw-chen-2025/dram", "liaw-chen-2025/cp
 #: each of the two and one for each operation (Arm, software optimization guide of Neoverse V2)
 SCALAR_CYCLES = Fitted(22.0, 26.0, ("superoffload/grace",))
 #: page faults that all cores of a Linux process take together, per second: temporaries of torch's update are mapped anew
-#: each step; fit on PT-CPU, table 4 of ZeRO-Offload; without it: half a microsecond each, one at a time
-FAULTS_PER_S = Fitted(3.6e6, 2e6, ("zero-offload/table-4-torch",))
+#: each step; fit on PT-CPU, table 4 of ZeRO-Offload; without it: what one rank's flushes in Deep Optimizer States leave for
+#: faults (0.47 to 0.58 ns per parameter of 2 B, where copies and casts account for 0.31)
+FAULTS_PER_S = Fitted(3.6e6, 2.3e6, ("zero-offload/table-4-torch",))
 #: seconds that a core loses when it turns to another process (4 us directly, the rest to fill its caches again: Li et al.,
 #: Quantifying the cost of context switch, 2007, up to 1 ms; assumed, 50 to 300 us), and seconds that each process runs
 #: between two turns (Linux, smallest slice with eight cores and more, sched-design-CFS)

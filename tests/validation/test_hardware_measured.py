@@ -9,6 +9,7 @@ import pytest
 from sim.config import load_machine, parse_yaml
 from sim.config.machine import machine_from
 from sim.config.parts import load_parts
+from sim.laws.storage import rate
 from sim.study.bench import measure
 from sim.study.bench_copies import copy_load
 from sim.study.bench_flows import times
@@ -152,3 +153,11 @@ def test_small_all_reduces_over_xgmi_are_exchanged_directly() -> None:
     assert measure(one, "collective", {"size": 64 * 1024, "algorithm": "ring"})["time"] > 2 * 14.25e-6
     two = dataclasses.replace(one, num_nodes=2)
     assert measure(two, "collective", {"size": 64 * 1024})["time"] > 3 * 14.25e-6
+
+
+@pytest.mark.parametrize(
+    ("depth", "measured"), [(1, 16736), (4, 65549), (8, 122515), (16, 214559), (32, 340962), (64, 464159), (256, 540321)]
+)
+def test_random_reads_by_blocks_in_flight(depth: int, measured: float) -> None:
+    """SPDK issue 661, libaio on one drive: the law is given 59.7 us at depth 1 and 540 k operations/s at depth 256."""
+    assert rate(4096, depth, 59.7e-6 - 4096 / 3.2e9, 3.2e9, 540e3) / 4096 == pytest.approx(measured, rel=0.10)
