@@ -127,3 +127,25 @@ def test_some_weights_stay_in_host_memory_beside_storage(limit, elements):
     expected = 2 * (parameters(builtin("llama-2-7b")).total / 2 if elements is None else elements)
     assert term(job, "weights kept beside storage", weights="nvme") == pytest.approx(expected, rel=1e-3)
     assert term(job, "weights kept beside storage", weights="dram", optimizer_states="dram") == 0
+
+
+@pytest.mark.parametrize(("framework", "copies"), [("fsdp", 2), ("torchtitan", 1)])
+def test_fsdp_page_locks_a_gradient_for_every_offloaded_block_frozen_or_not(framework: str, copies: int) -> None:
+    """torch/distributed/fsdp/_flat_param.py, init_flat_param_attributes; FSDP2 (torchtitan) makes gradients as they come."""
+    plan = Training(
+        model=builtin("llama-2-7b"),
+        framework=framework,
+        adapter=Adapter(type="lora"),
+        parallelism=Parallelism(data=2, zero_stage=3),
+    )
+    terms = footprint(plan, {TensorClass.WEIGHTS: {"dram": 1.0}}).terms
+    held = [
+        term.size_bytes
+        for term in terms
+        if term.tier == "dram" and term.tensor_class == TensorClass.WEIGHTS and "init" in term.moments
+    ]
+    assert len(held) == copies
+    layer, shared = 2 * 202_383_360 / 2, 2 * 2 * 32_000 * 4_096 / 2  # bytes of a rank's half: a layer, embedding and head
+    blocks = 2**28 * 32 + 2**28 if framework == "fsdp" else 2**33
+    assert layer < 2**28 >= shared
+    assert held[0] == pytest.approx(blocks)

@@ -57,6 +57,7 @@ class Behaviour:
     moves_whole_model: bool = False  # a model built whole is moved to every GPU before ZeRO-3 partitions it (engine.py)
     nvme_kept_elements: float = 0.0  # weights offloaded to NVMe of which this many elements stay in host memory
     keeps_pinned_parameters: bool = False  # blocks of offloaded parameters stay in the pinned allocator's cache
+    has_flat_blocks: bool = False  # FSDP1: a block's offloaded shard and its gradient, frozen or not, are page-locked whole
     is_gathered_with_pipeline: bool = False  # with pipeline stages weights stay gathered, gradients unsharded
     keeps_frozen_gathered: bool = (
         False  # sharded weights under adapters stay gathered (FSDP with use_orig_params, PEFT's guide)
@@ -113,8 +114,10 @@ _NEMO = replace(
 )
 _FSDP = Behaviour(
     name="fsdp",
-    source="PyTorch FSDP: fp32 sharded parameters, 16-bit gathered ones, fp32 sharded gradients",
+    source="PyTorch FSDP: fp32 sharded parameters, 16-bit gathered ones, fp32 sharded gradients; offloaded shards and a "
+    "gradient for each of them are page-locked (_flat_param.py, init_flat_param_attributes)",
     scheme="autocast",
+    has_flat_blocks=True,
     is_gathered_with_pipeline=True,
     host_gradient_bytes=0.0,
     load="first",
@@ -138,6 +141,7 @@ _HF_TRAINER = Behaviour(
     norm_copy_bytes=4.0,
     score_saved_bytes=6.0,
     score_live_bytes=12.0,
+    has_flat_blocks=True,  # sharded by FSDP
     load="all",
 )
 
@@ -164,7 +168,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
             load="sharded",
         ),
         _HF_TRAINER,
-        replace(_FSDP, name="torchtitan", load="sharded", selective="operations"),
+        replace(_FSDP, name="torchtitan", has_flat_blocks=False, load="sharded", selective="operations"),
         replace(
             _FSDP,
             name="llm-foundry",

@@ -28,8 +28,9 @@ LOADER_PROCESS_BYTES = 0.3e9
 
 #: what a job that page-locks its buffers locks, besides states in flat partitions or updated by the GPU
 LOCKED = frozenset({
-    "weights", "weight swap buffers", "weights kept beside storage", "cached pinned partitions of weights",
-    "16-bit copy of the partition", "state swap buffers", "gradients of the update", "flat gradient buffer", "activations",
+    "weights", "gradients of frozen blocks", "weight swap buffers", "weights kept beside storage",
+    "cached pinned partitions of weights", "16-bit copy of the partition", "state swap buffers", "gradients of the update",
+    "flat gradient buffer", "activations",
 })  # fmt: skip
 #: what lies in /dev/shm
 SHARED_BATCHES = "batches in shared memory"
@@ -131,7 +132,13 @@ class HostTerms:
         each = 4.0 if self.how.scheme == "autocast" or self.training.is_wide else 2.0
         is_frozen = self.training.adapter.type != "none"
         size = frozen_bytes(self.training, self.rank, self.how, self.sizes) if is_frozen else each * self.sizes.kept_weights
-        yield from self._placed("weights", TensorClass.WEIGHTS, size, FROM_INIT, whole=True)
+        if self.how.has_flat_blocks and self.training.parallelism.zero_stage == 3:
+            size = self._in_blocks(size)
+            yield from self._placed("weights", TensorClass.WEIGHTS, size, FROM_INIT)
+            if is_frozen and self.is_pinned:
+                yield from self._placed("gradients of frozen blocks", TensorClass.WEIGHTS, size, FROM_INIT)
+        else:
+            yield from self._placed("weights", TensorClass.WEIGHTS, size, FROM_INIT, whole=True)
         if self._share(TensorClass.WEIGHTS, "nvme"):
             count, elements = self.training.offload.buffer_count or 5, self.training.offload.buffer_elements or 1e8
             yield self._term(
@@ -147,6 +154,14 @@ class HostTerms:
             shards = self.rank.num_shards if self.training.parallelism.zero_stage == 3 else 1
             pieces = sum(self._pinned(2.0 * size / shards) * count for size, count in matrices(self.training, self.stage))
             yield self._term("cached pinned partitions of weights", TensorClass.BUFFERS, "dram", pieces, FROM_INIT)
+
+    def _in_blocks(self, size: float) -> float:
+        """Bytes of a rank's weights in one page-locked buffer per layer and one for what no layer holds."""
+        count, adapter = parameters(self.training.model), self.training.adapter
+        each = self.how.unquantised_bytes if adapter.is_quantised else size * self.rank.num_shards / max(count.total, 1.0)
+        root = min(size, each * (count.embedding + count.head) / self.rank.num_shards)
+        layers = max(1, self.training.model.layers // self.training.parallelism.pipeline)
+        return self._pinned(root) + layers * self._pinned((size - root) / layers)
 
     def _optimizer(self) -> Iterator[Term]:
         """Master weights from init, moments where the framework makes them; sub-groups are separate, unpinned tensors."""
