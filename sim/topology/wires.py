@@ -13,6 +13,9 @@ from sim.topology import parts as p
 from sim.topology.description import LinkEntry, Topology
 from sim.topology.graph import Edge, Traffic
 
+#: parts at the two ends of a link, the host's side first; None = out of the machine
+Ends = tuple[p.Part | None, p.Part | None]
+
 
 def expand(pattern: str, names: Mapping[str, object]) -> list[str]:
     """Device names that a pattern such as 'gpu*' means, in file order."""
@@ -101,41 +104,27 @@ def join(
     link: p.Link,
     lanes: int,
     *,
-    ends: tuple[p.Part | None, p.Part | None],
+    ends: Ends,
     limits: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[list[Channel], list[Edge]]:
     """Channels and the two edges of one link; `a` is the side of the host, `ends` the parts at both ends.
 
     `limits` bound the data rate a -> b and b -> a where an end cannot follow the link (bytes/s, 0 = none).
     """
-    switches = [part for part in ends if isinstance(part, p.Switch)]
-    kept = min((switch.efficiency for switch in switches), default=1.0)
     raw = raw_rate(link) * lanes
-    channels: list[Channel] = []
-    shared: tuple[str, ...] = ()
-    requested = ""
-    duplex = ends[0].port_duplex if isinstance(ends[0], p.Cpu) and link.type == "pcie" else link.duplex_efficiency
-    if duplex < 1.0:
-        both = raw * kept * duplex * (link.efficiency + (link.upward_efficiency or link.efficiency))
-        channels.append(Channel(name=f"{a}<->{b}.{link.type}", bandwidth_per_s=both))
-        if link.type == "nvlink":  # collectives push their data and lose nothing
-            requested = channels[0].name
-        else:
-            shared = (channels[0].name,)
-    edges = []
-    least = _DRIVE_EFFICIENCY if link.type == "pcie" and isinstance(ends[1], p.Storage) else 0.0
-    for source, target, copy, limit in (
-        (a, b, max(link.efficiency, least), limits[0]),
-        (b, a, max(link.upward_efficiency or link.efficiency, least), limits[1]),
-    ):
-        most = (limit or raw) / raw  # the end may be slower than the link
-        shares = {traffic: min(share * kept, most) for traffic, share in _shares(link, copy).items()}
+    both = _both_ways(a, b, link, raw, ends)
+    is_collective_free = link.type == "nvlink"  # collectives push their data and lose nothing
+    requested = both[0].name if both and is_collective_free else ""
+    shared = tuple(channel.name for channel in both) if not is_collective_free else ()
+    channels, edges = list(both), []
+    for source, target, limit in ((a, b, limits[0]), (b, a, limits[1])):
+        is_downward = source == a
+        shares = _limited(link, ends, is_downward=is_downward, most=(limit or raw) / raw)  # the end may be slower than the link
         best = max(shares.values())
-        rate = raw * best
-        hop_s = _hop(link, switches, near=_near(ends), is_downward=source == a)
+        hop_s = _hop(link, _switches(ends), near=_near(ends), is_downward=is_downward)
         name = f"{source}->{target}.{link.type}"
         law = LatencyLaw(idle_latency_s=hop_s) if hop_s > 0 else None
-        channels.append(Channel(name=name, bandwidth_per_s=rate, latency=law))
+        channels.append(Channel(name=name, bandwidth_per_s=raw * best, latency=law))
         edges.append(
             Edge(
                 source=source,
@@ -143,7 +132,7 @@ def join(
                 link=link.type,
                 channels=(name, *shared),
                 requested=requested,
-                bandwidth_bytes_per_s=rate,
+                bandwidth_bytes_per_s=raw * best,
                 raw_bytes_per_s=raw,
                 costs=tuple((traffic, best / share) for traffic, share in shares.items()),
                 request_cost=link.request_cost,
@@ -152,6 +141,32 @@ def join(
             )
         )
     return channels, edges
+
+
+def _switches(ends: Ends) -> list[p.Switch]:
+    return [part for part in ends if isinstance(part, p.Switch)]
+
+
+def _kept(ends: Ends) -> float:
+    """Share of the link's achieved bandwidth that a switch at one of its ends leaves."""
+    return min((switch.efficiency for switch in _switches(ends)), default=1.0)
+
+
+def _both_ways(a: str, b: str, link: p.Link, raw: float, ends: Ends) -> tuple[Channel, ...]:
+    """The channel that both directions share, if they hinder each other (a socket's PCIe port decides where it is one end)."""
+    duplex = ends[0].port_duplex if isinstance(ends[0], p.Cpu) and link.type == "pcie" else link.duplex_efficiency
+    if duplex >= 1.0:
+        return ()
+    rate = raw * _kept(ends) * duplex * (link.efficiency + (link.upward_efficiency or link.efficiency))
+    return (Channel(name=f"{a}<->{b}.{link.type}", bandwidth_per_s=rate),)
+
+
+def _limited(link: p.Link, ends: Ends, *, is_downward: bool, most: float) -> dict[Traffic, float]:
+    """Achieved / raw of one direction by kind of traffic, at most `most`: behind a switch, and to a drive's own pace."""
+    least = _DRIVE_EFFICIENCY if link.type == "pcie" and isinstance(ends[1], p.Storage) else 0.0
+    copy = max(link.efficiency if is_downward else link.upward_efficiency or link.efficiency, least)
+    kept = _kept(ends)
+    return {traffic: min(share * kept, most) for traffic, share in _shares(link, copy).items()}
 
 
 def _shares(link: p.Link, copy: float) -> dict[Traffic, float]:
@@ -170,7 +185,7 @@ def _shares(link: p.Link, copy: float) -> dict[Traffic, float]:
     }
 
 
-def _near(ends: tuple[p.Part | None, p.Part | None]) -> tuple[float, float]:
+def _near(ends: Ends) -> tuple[float, float]:
     """Seconds from a core of each end to its last-level cache; (0, 0) where either end does not say."""
     near = [getattr(part, "near_latency", 0.0) for part in ends]
     return (near[0], near[1]) if all(near) else (0.0, 0.0)
