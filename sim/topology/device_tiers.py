@@ -12,9 +12,9 @@ from sim.records import Channel, LatencyLaw
 from sim.topology import parts as p
 from sim.topology.assembly import Assembly
 from sim.topology.description import DeviceEntry, Populated
+from sim.topology.dimms import memory_transfers
 from sim.topology.graph import Behind, Edge, Media
 from sim.topology.inventory import Device
-from sim.topology.limits import memory_transfers
 from sim.topology.wires import connection_of
 from sim.units import format_bandwidth
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sim.topology import parts as p
 from sim.topology.description import DeviceEntry, Topology
+from sim.topology.dimms import memory_transfers
 from sim.topology.graph import Edge
-from sim.topology.limits import memory_transfers
 from sim.topology.machine import Device
 from sim.topology.wires import connection_of, raw_rate
 from sim.units import format_bandwidth, format_bytes
