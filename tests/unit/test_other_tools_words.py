@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.config import parse_yaml
+from sim.config import parse_yaml, scenario_of
 from sim.config.near_names import plain, sharing
 from sim.config.scenario_file import scenario_from
 from sim.errors import InputError
@@ -112,3 +112,16 @@ JOB = "workload: {training: {model: gpt2}}\n"
 )  # fmt: skip
 def test_faults_say_what_to_write(text: str, expected: str) -> None:
     assert faults(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [
+        ("training", "ms-swift", "hf-trainer"), ("training", "gpt-neox", "deepspeed-megatron"), ("training", "verl", "fsdp"),
+        ("inference", "mlx-lm", "llama.cpp"), ("inference", "text-generation-inference", "vllm"),
+    ],
+)  # fmt: skip
+def test_a_tool_that_runs_on_a_known_framework_is_answered_with_its_name(kind: str, name: str, meant: str) -> None:
+    block = {"name": "x", "topology": "dgx-a100", "workload": {kind: {"model": "llama-2-7b", "framework": name}}}
+    with pytest.raises(InputError, match=f"did you mean '{meant}'"):
+        scenario_of(block).resolve()

@@ -352,8 +352,13 @@ _ALSO_CALLED = {
     "deepspeed": "deepspeed-zero", "zero": "deepspeed-zero", "huggingface": "hf-trainer", "hf": "hf-trainer",
     "transformers": "hf-trainer", "trl": "hf-trainer", "peft": "hf-trainer", "axolotl": "hf-trainer",
     "llamafactory": "llama-factory", "torch": "pytorch", "lightning": "pytorch",
-    "lit-gpt": "litgpt",
-    "fsdp2": "fsdp", "automodel": "nemo-automodel", "megatron-lm": "megatron",
+    "ms-swift": "hf-trainer", "swift": "hf-trainer", "fastchat": "hf-trainer", "open-instruct": "hf-trainer",
+    "xtuner": "deepspeed-hf", "lmflow": "deepspeed-hf", "openrlhf": "deepspeed-hf", "zero2": "deepspeed-zero",
+    "zero3": "deepspeed-zero", "colossalai": "deepspeed-zero", "gpt-neox": "deepspeed-megatron", "neox": "deepspeed-megatron",
+    "pytorch-lightning": "pytorch", "fabric": "pytorch", "lit-gpt": "litgpt", "nanogpt": "ddp",
+    "fsdp2": "fsdp", "verl": "fsdp", "fairseq": "fsdp", "llama-recipes": "fsdp", "llama-cookbook": "fsdp", "olmo-core": "fsdp",
+    "composer": "llm-foundry", "mosaic": "llm-foundry",
+    "automodel": "nemo-automodel", "megatron-lm": "megatron", "mcore": "megatron-core", "slime": "megatron",
 }  # fmt: skip
 
 

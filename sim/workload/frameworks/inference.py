@@ -169,6 +169,9 @@ _ALSO_CALLED = {
     "pytorch": "transformers", "torch": "transformers", "hf": "transformers", "huggingface": "transformers",
     "ollama": "llama.cpp",
     "lmstudio": "llama.cpp", "lm-studio": "llama.cpp", "koboldcpp": "llama.cpp", "llamacpp": "llama.cpp", "gguf": "llama.cpp",
+    "llamafile": "llama.cpp", "gpt4all": "llama.cpp", "jan": "llama.cpp", "mlx": "llama.cpp", "mlx-lm": "llama.cpp",
+    "exllamav2": "llama.cpp", "tabbyapi": "llama.cpp", "airllm": "flexgen",
+    "text-generation-inference": "vllm", "aphrodite": "vllm",
     "sglang": "vllm", "tgi": "vllm", "lmdeploy": "vllm", "tensorrt-llm": "vllm", "trt-llm": "vllm",
     "deepspeed": "deepspeed-zero-inference",
 }  # fmt: skip
