@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from sim.experiment.migrating import after, beside, placed, portion
 from sim.experiment.preparing import lowered, step_of
 from sim.experiment.solving import summarised
 from sim.metrics.inference import InferenceTimes
@@ -24,13 +25,11 @@ from sim.placement.demand import demands, planned
 from sim.placement.heat import groups_of
 from sim.placement.hot_cold import option
 from sim.placement.plan import Placement
-from sim.placement.policies import Migration, Observation, Pages
+from sim.placement.policies import Demand, Migration, Observation, Pages, TierView
 from sim.placement.registry import MOVING, policy
 from sim.placement.resolve import seen_by
-from sim.program.merge import Part, merge, of_job
-from sim.records import Kind, Operation, Program, Replay, Step, Stream, Struct, TensorClass
+from sim.records import Program, Replay, Step, Struct, TensorClass
 from sim.scenario import Job, Scenario
-from sim.topology.machine import Machine
 from sim.units import format_bytes, format_seconds
 from sim.workload.inference import Inference
 from sim.workload.training import Training
@@ -85,65 +84,154 @@ def settle(scenario: Scenario, job: Job, first: Placement) -> Settled:
 
     The number of steps is the option `steps` of the policy.
     """
-    machine = scenario.machine
-    device = machine.seats()[0]
-    dynamic = [entry for entry in job.placement.entries if entry.policy in MOVING]
-    name, options, classes = dynamic[0].policy, dynamic[0].options, [entry.tensor_class for entry in dynamic]
-    placement, pending, history = first, list[Migration](), list[TieringStep]()
-    lying: dict[Pages, dict[str, float]] = {}  # share of a class's bytes by tier, of its pages by heat
-    elapsed_s, num_unseen, step_s = 0.0, 0, option(options, "scan_period_s")
-    answers = list[InferenceTimes | None]()
-
-    def told() -> tuple[TieringStep, ...]:
-        return _while_moving(history, answers, option(options, _RATE)) if name == ACCESS_COUNTER else tuple(history)
-
-    covered = 1.0  # share of a step's time that its replay shows: of an answer, the sampled tokens
+    course = _Course(scenario, job, first)
     while True:
-        now = dataclasses.replace(job, placement=placement)
-        step = step_of(now, machine)
-        program = lowered(step, now, scenario)
-        moved, pending = _portion(pending, option(options, _RATE) * step_s)
-        in_replay = [dataclasses.replace(move, size_bytes=move.size_bytes * covered) for move in moved]
-        seen = _beside(program, in_replay, machine, device, options)
-        summary, times = summarised(dataclasses.replace(scenario, jobs=(now,)), program, seen)
-        step_s = summary.step_time_s
-        covered = min(1.0, seen.makespan_s / step_s)
-        sizes = demands(step, len(machine.seats()))
-        if isinstance(job.workload, (Training, Inference)):
-            plan = capacity_plan(job.workload, placement, machine)
-            sizes = planned(sizes, classes, plan, machine)
-            taken = {tier: need.peak_bytes for tier, need in plan.items()}
-        else:
-            taken = _all_bytes(placement, {name: demand.size_bytes for name, demand in sizes.items()}, machine, device)
+        moved = course.next_moves()
+        last = course.replayed(moved)
+        seen = course.seen(last.step)
+        course.note(moved, seen)
+        if len(course.history) >= option(course.options, "steps"):
+            break
+        if moved:
+            course.follow(moved, seen)
+        elif course.is_scan_due() and course.scan(seen):
+            break
+    return dataclasses.replace(last, steps=course.told())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """The moving classes at the end of a step: their bytes and heat, where they lie, what of them was touched."""
+
+    sizes: Mapping[TensorClass, float]  # bytes
+    heat: Mapping[Pages, tuple[float, float]]  # shares of the class's bytes, and of its accesses
+    resident: Mapping[Pages, Mapping[str, float]]  # bytes by tier
+    touches: Mapping[Pages, float]  # bytes per step
+    views: tuple[TierView, ...]  # fastest first
+
+
+class _Course:
+    """A job on its way to its steady step: where its pages lie, what is still to be moved, and what each step was."""
+
+    def __init__(self, scenario: Scenario, job: Job, first: Placement) -> None:
+        self.scenario, self.job, self.placement = scenario, job, first
+        self.machine = scenario.machine
+        self.device = self.machine.seats()[0]
+        self.entries = [entry for entry in job.placement.entries if entry.policy in MOVING]
+        self.policy, self.options = self.entries[0].policy, self.entries[0].options
+        self.history, self.answers = list[TieringStep](), list[InferenceTimes | None]()
+        self._pending = list[Migration]()
+        self._lying: dict[Pages, dict[str, float]] = {}  # share of a class's bytes by tier, of its pages by heat
+        self._since_scan_s, self._num_unseen = 0.0, 0
+        self._step_s = option(self.options, "scan_period_s")
+        self._covered = 1.0  # share of a step's time that its replay shows: of an answer, the sampled tokens
+
+    def next_moves(self) -> list[Migration]:
+        """Of what waits to be moved, as much as the rate limit lets through during a step."""
+        moved, self._pending = portion(self._pending, option(self.options, _RATE) * self._step_s)
+        return moved
+
+    def replayed(self, moved: Sequence[Migration]) -> Settled:
+        """One step with the pages where they lie now, beside what moves; its time is kept."""
+        now = dataclasses.replace(self.job, placement=self.placement)
+        step = step_of(now, self.machine)
+        program = lowered(step, now, self.scenario)
+        in_replay = [dataclasses.replace(move, size_bytes=move.size_bytes * self._covered) for move in moved]
+        replay = beside(program, in_replay, self.machine, self.device, option(self.options, _RATE))
+        summary, times = summarised(dataclasses.replace(self.scenario, jobs=(now,)), program, replay)
+        self._step_s = summary.step_time_s
+        self._covered = min(1.0, replay.makespan_s / self._step_s)
+        self.answers.append(times)
+        return Settled(job=now, step=step, program=program, replay=replay, steps=())
+
+    def seen(self, step: Step) -> _Seen:
+        """What a scan would find after this step."""
+        wanted, taken = self._needs(step)
+        sizes = {name: demand.size_bytes for name, demand in wanted.items()}
         heat = {
             (entry.tensor_class, group): row
-            for entry in dynamic
+            for entry in self.entries
             if entry.tensor_class in sizes
-            for group, row in enumerate(groups_of(entry, sizes[entry.tensor_class].size_bytes))
+            for group, row in enumerate(groups_of(entry, sizes[entry.tensor_class]))
         }
-        if not lying:  # pages land where first touch puts them, whatever their heat
-            homes = {name: _bytes(placement, name, 1.0, machine, device) for name in classes}
-            lying = {pages: {tier: part * size for tier, part in homes[pages[0]].items()} for pages, (size, _) in heat.items()}
-        resident = {
-            pages: {tier: part * sizes[pages[0]].size_bytes for tier, part in parts.items()} for pages, parts in lying.items()
-        }
-        touches = {pages: sizes[pages[0]].touched_bytes_per_step * share for pages, (_, share) in heat.items()}
-        views = seen_by(name, machine, device, options, taken)
-        history.append(_row(step_s, moved, resident, touches, views[0].name))
-        answers.append(times)
-        if len(history) >= option(options, "steps"):
-            return Settled(job=now, step=step, program=program, replay=seen, steps=told())
-        elapsed_s, num_unseen = elapsed_s + step_s, num_unseen + 1
-        if moved:
-            lying = _moved(lying, moved, {name: demand.size_bytes for name, demand in sizes.items()})
-            placement = _placed(placement, lying, heat)
-        elif not pending and elapsed_s >= option(options, "scan_period_s"):
-            touched = {pages: num_unseen * size for pages, size in touches.items()}
-            observation = Observation(elapsed_s=elapsed_s, tiers=tuple(views), resident_bytes=resident, touched_bytes=touched)
-            pending = list(policy(name).decide(observation, options))
-            elapsed_s, num_unseen = 0.0, 0
-            if sum(move.size_bytes for move in pending) <= _STEADY * sum(sum(parts.values()) for parts in resident.values()):
-                return Settled(job=now, step=step, program=program, replay=seen, steps=told())
+        if not self._lying:  # pages land where first touch puts them, whatever their heat
+            homes = {entry.tensor_class: self._homes(entry.tensor_class) for entry in self.entries}
+            self._lying = {
+                pages: {tier: part * own for tier, part in homes[pages[0]].items()} for pages, (own, _) in heat.items()
+            }
+        return _Seen(
+            sizes=sizes,
+            heat=heat,
+            resident={
+                pages: {tier: part * sizes[pages[0]] for tier, part in parts.items()} for pages, parts in self._lying.items()
+            },
+            touches={pages: wanted[pages[0]].touched_bytes_per_step * share for pages, (_, share) in heat.items()},
+            views=tuple(seen_by(self.policy, self.machine, self.device, self.options, taken)),
+        )
+
+    def _needs(self, step: Step) -> tuple[Mapping[TensorClass, Demand], Mapping[str, float]]:
+        """What the step asks for by tensor class, and the bytes that are taken of each tier."""
+        wanted = demands(step, len(self.machine.seats()))
+        if isinstance(self.job.workload, (Training, Inference)):
+            plan = capacity_plan(self.job.workload, self.placement, self.machine)
+            wanted = planned(wanted, [entry.tensor_class for entry in self.entries], plan, self.machine)
+            return wanted, {tier: need.peak_bytes for tier, need in plan.items()}
+        taken: dict[str, float] = {}
+        for name, demand in wanted.items():
+            for tier, part in self._homes(name).items():
+                taken[tier] = taken.get(tier, 0.0) + part * demand.size_bytes
+        return wanted, taken
+
+    def _homes(self, name: TensorClass) -> Mapping[str, float]:
+        """Share of the class on each tier by the placement of now."""
+        return self.machine.tier_shares(self.placement.shares(name), self.device)
+
+    def note(self, moved: Sequence[Migration], seen: _Seen) -> None:
+        """Write down the step that was just replayed."""
+        fast = seen.views[0].name
+        total = sum(sum(parts.values()) for parts in seen.resident.values())
+        touched = sum(seen.touches.values())
+        answered = sum(
+            seen.touches[pages] * parts.get(fast, 0.0) / sum(parts.values()) for pages, parts in seen.resident.items()
+        )
+        self.history.append(
+            TieringStep(
+                step_time_s=self._step_s,
+                promoted_bytes=sum(move.size_bytes for move in moved if move.target == fast),
+                demoted_bytes=sum(move.size_bytes for move in moved if move.source == fast),
+                fast_share=sum(parts.get(fast, 0.0) for parts in seen.resident.values()) / total if total else 1.0,
+                fast_access_share=answered / touched if touched else 1.0,
+            )
+        )
+        self._since_scan_s, self._num_unseen = self._since_scan_s + self._step_s, self._num_unseen + 1
+
+    def follow(self, moved: Sequence[Migration], seen: _Seen) -> None:
+        """The pages lie where the migrations of the step took them."""
+        self._lying = after(self._lying, moved, seen.sizes)
+        self.placement = placed(self.placement, self._lying, seen.heat)
+
+    def is_scan_due(self) -> bool:
+        """A scan comes when all of the last one's moves are done and its period is over."""
+        return not self._pending and self._since_scan_s >= option(self.options, "scan_period_s")
+
+    def scan(self, seen: _Seen) -> bool:
+        """Ask the policy what to move next; true if that is nothing but the rounding of buffers."""
+        observation = Observation(
+            elapsed_s=self._since_scan_s,
+            tiers=seen.views,
+            resident_bytes=seen.resident,
+            touched_bytes={pages: self._num_unseen * size for pages, size in seen.touches.items()},
+        )
+        self._pending = list(policy(self.policy).decide(observation, self.options))
+        self._since_scan_s, self._num_unseen = 0.0, 0
+        total = sum(sum(parts.values()) for parts in seen.resident.values())
+        return sum(move.size_bytes for move in self._pending) <= _STEADY * total
+
+    def told(self) -> tuple[TieringStep, ...]:
+        """The steps as a person saw them: under access counters, answers run while their pages arrive."""
+        if self.policy == ACCESS_COUNTER:
+            return _while_moving(self.history, self.answers, option(self.options, _RATE))
+        return tuple(self.history)
 
 
 def _while_moving(
@@ -163,121 +251,3 @@ def _while_moving(
             )  # fmt: skip
             rows[i] = replace(rows[i], step_time_s=min(rows[i].step_time_s, seconds))
     return tuple(rows)
-
-
-def _portion(pending: Sequence[Migration], size_bytes: float) -> tuple[list[Migration], list[Migration]]:
-    """The first `size_bytes` of what waits to be moved, and the rest."""
-    now, later = list[Migration](), list[Migration]()
-    for move in pending:
-        part = min(move.size_bytes, size_bytes)
-        size_bytes -= part
-        now += [dataclasses.replace(move, size_bytes=part)] if part > 0 else []
-        rest = move.size_bytes - part
-        later += [dataclasses.replace(move, size_bytes=rest)] if rest > 1e-9 * move.size_bytes else []
-    return now, later
-
-
-def _beside(
-    program: Program, pending: Sequence[Migration], machine: Machine, device: str, options: Mapping[str, object]
-) -> Replay:
-    """The step replayed beside its migrations; the records are the job's own."""
-    from sim.engine import replay as replay_program
-
-    if not pending:
-        return replay_program(program, capacity="observe")
-    rate = option(options, _RATE)
-    job, kernel = Part("job", program), Part("kernel", _migrations(pending, machine, device, rate))
-    return of_job(job, replay_program(merge([job, kernel], program.name), capacity="observe"))
-
-
-def _migrations(pending: Sequence[Migration], machine: Machine, device: str, rate: float) -> Program:
-    cpu = machine.host_of(device)
-    operations, used = list[Operation](), dict[str, None]()
-    for index, move in enumerate(pending):
-        route = machine.route(move.source, move.target, initiator=cpu)
-        used |= dict.fromkeys(name for name, _ in route.uses)
-        operations.append(
-            Operation(
-                id=f"migrate.{index}", kind=Kind.TRANSFER, stream="kernel.migration", sequence=index, name="migrate pages",
-                work=move.size_bytes, uses=route.uses, rate_cap=min(rate, route.rate_cap_bytes_per_s), category="paging",
-            )
-        )  # fmt: skip
-    return Program(
-        name="migration",
-        channels=tuple(machine.channels[name] for name in used),
-        tiers=(),
-        streams=(Stream(name="kernel.migration", role="migration"),),
-        operations=tuple(operations),
-    )
-
-
-def _row(
-    step_s: float, pending: Sequence[Migration], resident: Mapping[Pages, Mapping[str, float]], touches: Mapping[Pages, float],
-    fast: str,
-) -> TieringStep:  # fmt: skip
-    total = sum(sum(parts.values()) for parts in resident.values())
-    answered = sum(touches[pages] * parts.get(fast, 0.0) / sum(parts.values()) for pages, parts in resident.items())
-    return TieringStep(
-        step_time_s=step_s,
-        promoted_bytes=sum(move.size_bytes for move in pending if move.target == fast),
-        demoted_bytes=sum(move.size_bytes for move in pending if move.source == fast),
-        fast_share=sum(parts.get(fast, 0.0) for parts in resident.values()) / total if total else 1.0,
-        fast_access_share=answered / sum(touches.values()) if sum(touches.values()) else 1.0,
-    )
-
-
-def _bytes(placement: Placement, name: TensorClass, size: float, machine: Machine, device: str) -> dict[str, float]:
-    return {tier: share * size for tier, share in machine.tier_shares(placement.shares(name), device).items()}
-
-
-def _all_bytes(placement: Placement, sizes: Mapping[TensorClass, float], machine: Machine, device: str) -> dict[str, float]:
-    taken: dict[str, float] = {}
-    for name, size in sizes.items():
-        for tier, part in _bytes(placement, name, size, machine, device).items():
-            taken[tier] = taken.get(tier, 0.0) + part
-    return taken
-
-
-def _moved(
-    lying: Mapping[Pages, Mapping[str, float]], pending: Sequence[Migration], sizes: Mapping[TensorClass, float]
-) -> dict[Pages, dict[str, float]]:
-    """Where the pages lie after the migrations."""
-    found = {pages: dict(parts) for pages, parts in lying.items()}
-    for move in pending:
-        own, share = found[move.tensor_class, move.group], move.size_bytes / sizes[move.tensor_class]
-        own[move.source] = max(0.0, own.get(move.source, 0.0) - share)
-        own[move.target] = own.get(move.target, 0.0) + share
-    return found
-
-
-def _placed(
-    placement: Placement, lying: Mapping[Pages, Mapping[str, float]], heat: Mapping[Pages, tuple[float, float]]
-) -> Placement:
-    """The placement of pages that lie so: shares of each class's bytes, and of its accesses, by tier."""
-    shares: dict[TensorClass, dict[str, float]] = {}
-    accesses: dict[TensorClass, dict[str, float]] = {}
-    for pages, parts in lying.items():
-        total, (_, touched) = sum(parts.values()), heat[pages]
-        for tier, part in parts.items():
-            for found, share in ((shares, part), (accesses, touched * part / total)):
-                own = found.setdefault(pages[0], {})
-                own[tier] = own.get(tier, 0.0) + share
-    entries = [
-        dataclasses.replace(
-            entry,
-            shares=_kept(shares[entry.tensor_class]),
-            accesses=_kept(accesses[entry.tensor_class]) if entry.skew else {},
-            policy="interleave",
-            layers=None,
-        )
-        if entry.tensor_class in shares
-        else entry
-        for entry in placement.entries
-    ]
-    return dataclasses.replace(placement, entries=tuple(entries))
-
-
-def _kept(shares: Mapping[str, float]) -> dict[str, float]:
-    """Shares that sum to one, without what rounding left over."""
-    total = sum(share for share in shares.values() if share > 1e-9)
-    return {tier: share / total for tier, share in shares.items() if share > 1e-9}
