@@ -26,6 +26,7 @@ from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import plan_footprint, used_gpus
 from sim.placement.lent import lent_notes
+from sim.placement.page_cache import load_notes
 from sim.placement.plan import Entry, Placement
 from sim.placement.resolve import tier_views
 from sim.placement.roles import role_notes
@@ -99,6 +100,7 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
             *zone_notes(scenario.job.workload, scenario.machine),
             *spill_notes(asked[0].placement, scenario.job),
             *lent_notes(scenario.job.workload, scenario.job.placement, scenario.machine),
+            *load_notes(scenario.job.workload, scenario.job.placement, scenario.machine),
             *cache_notes(asked[0], page_cached(scenario.job, scenario.machine)),
         ),
         warnings=(

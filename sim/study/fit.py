@@ -13,6 +13,7 @@ from sim.experiment.together import on_host
 from sim.placement.capacity import TierNeed, Verdict, capacity_plan, phase_plan, plan_footprint
 from sim.placement.host_limits import limit_needs, limit_phases
 from sim.placement.lent import lent_notes
+from sim.placement.page_cache import load_notes
 from sim.placement.plan import Placement
 from sim.placement.roles import role_notes
 from sim.placement.zones import zone_notes
@@ -118,6 +119,7 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
             *scenario.assumptions,
             *role_notes(job.placement, machine),
             *lent_notes(workload, job.placement, machine),
+            *load_notes(workload, job.placement, machine),
             *zone_notes(job.workload, machine),
             *_answers(job),
         ),

@@ -110,3 +110,14 @@ def test_a_file_is_read_into_the_memory_that_the_gpu_shares_without_a_bounce(nam
     drive = next(tier for tier, own in machine.tiers.items() if own.kind == "nvme")
     route = machine.route(drive, machine.memory_tier("gpu0"), initiator="gpu0")
     assert route.is_staged is is_staged
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "is_told"), [("dgx-spark", "fp8", True), ("dgx-spark", "int4", False), ("strix-halo", "int4", False)]
+)
+def test_loading_beside_the_page_cache_is_told_where_the_driver_does_not_take_it_back(name, weights, is_told):
+    inference = {"model": "llama-3.3-70b", "framework": "vllm", "weights": weights, "prompt_length": 512, "output_length": 8}
+    scenario = scenario_of({"topology": name, "workload": {"inference": inference}}).resolve()
+    result = run(scenario, with_penalty=False)
+    assert result.fits
+    assert any("page cache" in note for note in result.assumptions) == is_told
