@@ -140,9 +140,11 @@ def _print_skipped(report: Report) -> None:
 
 def _print_unexplained(report: Report) -> None:
     """Rows far off: each that says what is known of its error, and how many say nothing."""
+    from sim.study.validation_notes import lines
+
     far = [o for o in report.outcomes if not o.row.verdict and abs(o.error) > _FAR]
-    for outcome in sorted((o for o in report.outcomes if o.row.unexplained), key=lambda o: -abs(o.error)):
-        typer.echo(f"not explained: {100 * outcome.error:+.0f} %  {outcome.row.id}: {outcome.row.unexplained}")
+    for line in lines((o.row.unexplained, o.row.table, o.row.id, o.error) for o in report.outcomes if o.row.unexplained):
+        typer.echo(line)
     if silent := sum(not outcome.row.unexplained for outcome in far):
         rows = "1 row" if silent == 1 else f"{silent} rows"
         typer.echo(f"off by more than {100 * _FAR:.0f} % without a word on why: {rows} (--worst N lists the largest errors)")

@@ -18,6 +18,7 @@ from typing import Any
 from sim.config import Document, read_yaml
 from sim.config.yaml_source import NodePath
 from sim.errors import Fault, InputError
+from sim.study.validation_notes import Notes, read_notes
 from sim.units import UNITS
 
 FAMILIES = (
@@ -189,13 +190,16 @@ def _rows_of_table(
     columns = [str(column) for column in _list(table, (*path, "columns"), faults)]
     if not any(column.startswith("=") for column in columns):
         faults.add((*path, "columns"), "no measured column", "write one as '= step_time [s]'")
-    shared = _Shared(data, table, publication, kinds[0], base, faults)
+    notes = read_notes(table.get("unexplained"), lambda what, remedy: faults.add((*path, "unexplained"), what, remedy))
+    shared = _Shared(data, table, publication, kinds[0], base, notes, faults)
     for number, cells in enumerate(_list(table, (*path, "rows"), faults)):
         place = (*path, "rows", number)
         if not isinstance(cells, list) or len(cells) != len(columns):
             faults.add(place, f"expected {len(columns)} cells ({', '.join(columns)}), got {cells!r}")
             continue
         yield from shared.rows(dict(zip(columns, cells, strict=True)), number, place)
+    if unused := notes.unused():
+        faults.add((*path, "unexplained"), f"no row of the table is {unused[0]!r}", "name rows by their id, or id.metric")
 
 
 @dataclass(slots=True)
@@ -207,6 +211,7 @@ class _Shared:
     publication: str
     kind: str
     base: Any
+    notes: Notes
     faults: _Faults
 
     def rows(self, cells: Mapping[str, Any], number: int, place: NodePath) -> Iterator[Row]:
@@ -240,7 +245,8 @@ class _Shared:
                 sweep=self._sweep(cells, metric),
                 is_fast=self._is_fast(cells, number),
                 file=self.faults.document.file,
-                **{name: self._text(cells, name) for name in ("locate", "confidence", "missing", "doubtful", "unexplained")},
+                unexplained=str(cells.get("unexplained") or self.notes.of(str(cells.get("id", number)), metric)),
+                **{name: self._text(cells, name) for name in ("locate", "confidence", "missing", "doubtful")},
             )
 
     def _text(self, cells: Mapping[str, Any], name: str) -> str:

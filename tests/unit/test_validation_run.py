@@ -102,6 +102,27 @@ def test_an_error_that_no_law_explains_is_printed_with_what_is_known_of_it(tmp_p
     assert not any("near" in item for item in lines)
 
 
+NOTES = UNEXPLAINED.replace("    columns:", '    unexplained: {"a slow slot": [silent, near.bandwidth]}\n    columns:')
+
+
+def test_a_table_notes_several_rows_at_once(tmp_path, capsys):
+    (tmp_path / "t.yaml").write_text(NOTES)
+    assert run(["validate", str(tmp_path / "t.yaml"), "--workers", "1", "--out", ""]) == 0
+    out = capsys.readouterr().out
+    assert "to +106 %  some-paper/t, 2 values: a slow slot" in out
+    assert "not explained: +106 %  some-paper/t/told: a slot of half the width" in out
+    assert "without a word" not in out
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [("{why: [nobody]}", "no row of the table is 'nobody'"), ("{why: told}", "expected a text or a mapping")]
+)
+def test_notes_name_rows_of_their_table(tmp_path, capsys, value, told):
+    (tmp_path / "t.yaml").write_text(UNEXPLAINED.replace("    columns:", f"    unexplained: {value}\n    columns:"))
+    assert run(["validate", str(tmp_path / "t.yaml"), "--workers", "1", "--out", ""]) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_verdicts_count_tight_as_fits(report):
     assert report.verdicts == {"fits": {"fits": 2}, "does_not_fit": {"does_not_fit": 1, "fits": 1}}
     assert report.families["fit_verdict"].unweighted_p90_abs_error == 1.0
