@@ -173,6 +173,32 @@ def huggingface(
     _write_job(import_huggingface(file, asked), file, output, is_json=is_json)
 
 
+@app.command()
+def megatron(
+    file: Annotated[Path, typer.Argument(help="launch script, command line, or printed arguments", show_default=False)],
+    model: Annotated[
+        str, typer.Option(help="built-in model or a config.json instead of the dimensions of the script", show_default=False)
+    ] = "",
+    topology: Annotated[str, _TOPOLOGY] = "",
+    gpus: Annotated[int, _GPUS] = 0,
+    sequence_length: Annotated[int, _LENGTH] = 0,
+    define: Annotated[
+        list[str] | None,
+        typer.Option(help="value of a variable that the script takes from outside: MODEL_SIZE=7B", show_default=False),
+    ] = None,
+    output: Annotated[Path | None, _TARGET] = None,
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Turn a launch script of Megatron-LM or Megatron-DeepSpeed into a scenario; nothing of it is run.
+
+    Example: tiersim import megatron pretrain_gpt.sh --topology dgx-h100 -o job.yaml
+    """
+    from sim.study.job_import import Asked, defined, import_megatron
+
+    asked = Asked(model=model, topology=topology, gpus=gpus, sequence_length=sequence_length)
+    _write_job(import_megatron(file, asked, defined(define or ())), file, output, is_json=is_json)
+
+
 def _write_job(job: ImportedJob, file: Path, output: Path | None, *, is_json: bool) -> None:
     from sim.study.job_import import write_job
 

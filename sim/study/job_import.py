@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,12 @@ from sim.interchange.job_files import (
     Known,
     is_accelerate,
     is_torchtune,
+    parse_json,
     read_accelerate,
     read_deepspeed,
     read_json,
+    read_launch,
+    read_megatron,
     read_torchtune,
     read_trainer,
 )
@@ -80,6 +83,53 @@ def import_huggingface(path: Path, asked: Asked) -> ImportedJob:
     return _composed(settings, asked, model, assumed, path)
 
 
+def import_megatron(path: Path, asked: Asked, given: Mapping[str, str] | None = None) -> ImportedJob:
+    """Scenario of a script that starts Megatron's pretrain_gpt.py, of its command line, or of the arguments that a run printed.
+
+    `given`: shell variables that the script takes from outside. Raises InputError like `import_deepspeed`.
+    """
+    launch = read_launch(path, given or {})
+    machine = len(load_machine(asked.topology or DEFAULT_TOPOLOGY).gpus()) * (launch.nodes or 1)
+    vocabulary = _vocabulary(launch.options.data.get("tokenizer-model"), path)
+    settings = read_megatron(launch, Known(gpus=asked.gpus, gpus_at_most=machine, vocabulary=vocabulary))
+    config = launch.options.data.get("deepspeed-config")
+    if isinstance(config, str):
+        training = settings.training
+        known = Known(gpus=settings.gpus, gpus_at_most=machine, hidden=int(settings.shape["hidden"]),
+                      batch_size=training["batch_size"], precision=training["precision"])  # fmt: skip
+        text = launch.documents.get(config)
+        if text is None and not (path.parent / config).is_file():
+            settings.resolved.append("deepspeed-config: the file is not there; what the command says of ZeRO counts")
+            return _composed(settings, asked, asked.model, [], path)
+        block = _json_block(path.parent / config) if text is None else _text_block(text, str(path), config)
+        extra = read_deepspeed(block, known)
+        for key in ("framework", "batch_size", "gradient_accumulation", "precision", "optimizer.type"):
+            extra.training.pop(key, None)
+        extra.gpus, extra.resolved = 0, [f"deepspeed-config: {line}" for line in extra.resolved]
+        settings.add(extra)
+    return _composed(settings, asked, asked.model, [], path)
+
+
+def _vocabulary(tokenizer: object, path: Path) -> int:
+    """Tokens of the built-in model that a tokenizer is named after; 0 where it is none."""
+    try:
+        name = _builtin_name(tokenizer, path) if isinstance(tokenizer, str) else ""
+    except InputError:
+        return 0
+    return builtin(name).vocabulary if name and not name.endswith(".json") else 0
+
+
+def defined(pairs: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE pairs of a command line. Raises InputError for anything else."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not re.fullmatch(r"[A-Za-z_]\w*|\d+", name):
+            raise InputError(Fault(what=f"--define {pair[:60]!r} is no NAME=VALUE", remedy="write --define MODEL_SIZE=7B"))
+        found[name] = value
+    return found
+
+
 def write_job(job: ImportedJob, path: Path) -> None:
     """Write the scenario after it was resolved: what cannot run is never written. Raises InputError."""
     scenario_of(job.document, file=str(path)).resolve()
@@ -90,6 +140,12 @@ def write_job(job: ImportedJob, path: Path) -> None:
 def _json_block(path: Path) -> Block:
     data, line_of = read_json(path)
     return Block(data, str(path), line_of)
+
+
+def _text_block(text: str, file: str, name: str) -> Block:
+    """A configuration that a script writes before it starts the job. Raises InputError where it is no JSON object."""
+    data, line_of = parse_json(text, f"{file}: {name}")
+    return Block(data, f"{file}: {name}", line_of)
 
 
 def _yaml_block(path: Path) -> Block:
@@ -168,7 +224,7 @@ def _assume(assumed: list[str], what: str, value: str) -> str:
 
 def _composed(settings: JobSettings, asked: Asked, model: str, assumed: list[str], path: Path) -> ImportedJob:
     topology = asked.topology or _assume(assumed, "topology", DEFAULT_TOPOLOGY)
-    training: dict[str, Any] = {"model": _found(model), **settings.training}
+    training: dict[str, Any] = {"model": _found(model) if model else dict(settings.shape), **settings.training}
     if asked.sequence_length:
         training["sequence_length"] = asked.sequence_length
     elif "sequence_length" not in training:

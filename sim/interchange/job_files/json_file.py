@@ -30,6 +30,11 @@ def read_json(path: Path) -> tuple[dict[str, Any], Callable[[tuple[str, ...]], i
         text = read_bytes(path, max_bytes=MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(Fault(what=f"is not UTF-8: {error.reason} at offset {error.start}", file=file)) from None
+    return parse_json(text, file)
+
+
+def parse_json(text: str, file: str) -> tuple[dict[str, Any], Callable[[tuple[str, ...]], int]]:
+    """The same of a text; `file` names it in messages. Raises InputError like `read_json`."""
     repeated: list[str] = []
 
     def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ class Known:
 
     `gpus`: GPUs of the job; `gpus_at_most`: GPUs of the machine, of which the job takes as many as its batch divides by
     where `gpus` is not known; `hidden`: width of the model, for the sizes that follow from it; `batch_size`,
-    `gradient_accumulation`, `precision`: what stands in for "auto".
+    `gradient_accumulation`, `precision`: what stands in for "auto"; `vocabulary`: tokens of the tokenizer that the file names.
     """
 
     gpus: int = 0
@@ -21,19 +21,22 @@ class Known:
     batch_size: int = 0
     gradient_accumulation: int = 0
     precision: str = ""
+    vocabulary: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class JobSettings:
     """Inputs of a scenario that a file sets, and what became of the rest.
 
-    `training`: dotted path inside `workload.training` -> value; `placement`: tensor class -> tier; `gpus`, `nodes`: 0
+    `training`: dotted path inside `workload.training` -> value; `shape`: an inline shape, where the file describes its model
+    by dimensions and not by name; `placement`: tensor class -> tier; `gpus`, `nodes`: 0
     where the file does not say. `resolved`: values that "auto", a default of the tool or an old key stood for;
     `unused`: keys that are known and change nothing here; `unknown`: keys that the tool does not have either.
     """
 
     training: dict[str, Any] = field(default_factory=dict)
     placement: dict[str, str] = field(default_factory=dict)
+    shape: dict[str, Any] = field(default_factory=dict)
     model: str = ""
     gpus: int = 0
     nodes: int = 0
@@ -46,6 +49,7 @@ class JobSettings:
         self.training |= other.training
         self.placement |= other.placement
         self.model = other.model or self.model
+        self.shape |= other.shape
         self.gpus, self.nodes = other.gpus or self.gpus, other.nodes or self.nodes
         self.resolved += other.resolved
         self.unused += other.unused
