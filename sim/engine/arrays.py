@@ -7,10 +7,15 @@ are shared: a step has a few dozen. `engine.build` fills them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
+from typing import Any, TypeVar
 
+from sim.program.order import Order
 from sim.records import INFINITY, Channel, Operation, Stream, Tier
+
+_Value = TypeVar("_Value")
 
 #: a channel is linked when the upper bounds of its users exceed this share of its bandwidth; below 1, so that the
 #: rounding of a running sum can only link too much, which costs time and changes nothing
@@ -61,6 +66,20 @@ class Arrays:
     servers: dict[int, tuple[int, ...]] = field(default_factory=dict)  # exclusive channels, ascending
     resident: list[tuple[int, str, float]] = field(default_factory=list)
     is_open: bool = False  # operations, bandwidths and caps may change during the replay
+    order: Order | None = None  # of the operations, where they have one; operations of a kind have all numbers in common
+
+    def of_kinds(self, column: Sequence[_Value]) -> list[_Value]:
+        """The value of each kind of operations, from one per operation."""
+        return [column[i] for i in self.order.examples] if self.order is not None else list(column)
+
+    @property
+    def kinds(self) -> Any:
+        """The kind of each operation, as an array."""
+        if self.order is not None:
+            return self.order.kinds
+        import numpy as np
+
+        return np.arange(len(self.stream))
 
     @property
     def bandwidths(self) -> list[float]:

@@ -9,7 +9,6 @@ the same few sets thousands of times, so solutions are kept by that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 
 from sim.engine.arrays import Arrays
 from sim.engine.fluid import Fluid
@@ -95,15 +94,6 @@ def kind_of(arrays: Arrays, flow: int) -> Kind:
     """All of a flow that caps depend on."""
     window_bytes, write_share = arrays.windows.get(flow, (0.0, arrays.operations[flow].write_share))
     return (arrays.path[flow], arrays.cap[flow], arrays.weight[flow], window_bytes, write_share)
-
-
-def kinds_of(arrays: Arrays) -> list[Kind]:
-    """`kind_of` of every flow."""
-    write_share = [operation.write_share for operation in arrays.operations]
-    kinds = list(zip(arrays.path, arrays.cap, arrays.weight, repeat(0.0), write_share))
-    for flow in arrays.windows:
-        kinds[flow] = kind_of(arrays, flow)
-    return kinds
 
 
 def solve(arrays: Arrays, bandwidths: Sequence[float], laws: Mapping[int, LatencyLaw], kinds: tuple[Kind, ...]) -> list[float]:

@@ -45,6 +45,7 @@ def build(program: Program, *, is_open: bool = False) -> Arrays:
         streams=streams,
         stream=stream,
         is_open=is_open,
+        order=columns.order,
     )
     columns.fill(arrays)
     couple(arrays)
@@ -85,6 +86,7 @@ def append(arrays: Arrays, operation: Operation) -> int:
     if columns.faults:
         raise InputError(columns.faults)
     number = len(arrays.operations)
+    arrays.order = None
     arrays.operations.append(operation)
     arrays.stream += one.stream
     arrays.path.append(len(arrays.paths))
@@ -100,7 +102,8 @@ def append(arrays: Arrays, operation: Operation) -> int:
 def couple(arrays: Arrays) -> None:
     """Find the channels that can ever couple flows: a stream runs one operation at a time, at most at its largest cap."""
     top: dict[tuple[int, int], float] = {}
-    for stream, path, cap in dict.fromkeys(zip(arrays.stream, arrays.path, arrays.cap, strict=True)):
+    columns = (arrays.of_kinds(column) for column in (arrays.stream, arrays.path))
+    for stream, path, cap in dict.fromkeys(zip(*columns, arrays.of_kinds(arrays.cap), strict=True)):
         if cap > top.get((stream, path), 0.0):
             top[stream, path] = cap
     most: list[dict[int, float]] = [{} for _ in arrays.channels]  # channel -> stream -> largest load

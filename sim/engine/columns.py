@@ -45,7 +45,8 @@ class Columns:
         stream_of = self.stream_of
         if (order := order_of(operations)) is not None and stream_of.keys() >= order.rows_of.keys():
             self.order = order
-            return [operations[i] for i in order.positions], [stream_of[name] for name in order.streams]
+            of_stream = {stream: stream_of[stream] for stream in order.rows_of}
+            return list(order.pick(operations)), [of_stream[name] for name in order.streams]
         known = sorted(self._on_known_streams(operations), key=lambda operation: (operation.stream, operation.sequence))
         for a, b in pairwise(known):
             if (a.stream, a.sequence) == (b.stream, b.sequence):
@@ -85,10 +86,19 @@ class Columns:
         arrays.weight = list(spread([operation.weight for operation in rows]))
         arrays.latency_s = list(spread([operation.latency_s for operation in rows]))
         if any(window_bytes for window_bytes, _ in windows):
-            arrays.windows = {i: window for i, window in enumerate(spread(windows)) if window[0]}
+            arrays.windows = self._spread(arrays, windows, [window_bytes > 0.0 for window_bytes, _ in windows])
         self._memory(arrays)
         if any(one.servers for one in arrays.paths):
-            arrays.servers = {i: servers for i, one in enumerate(arrays.path) if (servers := arrays.paths[one].servers)}
+            servers = [arrays.paths[one].servers for one in path]
+            arrays.servers = self._spread(arrays, servers, list(map(bool, servers)))
+
+    @staticmethod
+    def _spread(arrays: Arrays, values: Sequence[Any], is_there: Sequence[bool]) -> dict[int, Any]:
+        """Operation -> value, from one value per kind, of the kinds that have one."""
+        if arrays.order is None or len(values) == len(arrays.stream):
+            return {i: values[i] for i in compress(range(len(values)), is_there)}
+        kind = arrays.order.kind
+        return {i: values[kind[i]] for i in arrays.order.members(is_there)}
 
     def _dependencies(self, arrays: Arrays) -> None:
         if self.order is not None:

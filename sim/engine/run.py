@@ -13,9 +13,10 @@ from sim.engine.build import build
 from sim.engine.intervals import busy_s, full_s
 from sim.engine.kernel import Kernel
 from sim.engine.observe import sample, snapshot
-from sim.engine.totals import totals
+from sim.engine.totals import totals, work_on
 from sim.engine.world import World
 from sim.errors import TiersimError
+from sim.metrics.seen import give_times
 from sim.records import Answer, OperationRecord, Overflow, Program, Replay, Sample
 
 
@@ -80,6 +81,7 @@ def _run_clocked(
         operations=_records(arrays, kernel.ready, kernel.start, kernel.end),
         channels=totals(
             arrays,
+            work_on(arrays),
             busy_s(arrays, kernel.start, kernel.end),
             full_s(arrays, kernel.start, kernel.end, kernel.fluid.limited_from, kernel.fluid.limited_to),
             kernel.observer.peak_rate if kernel.observer is not None else [0.0] * len(arrays.channels),
@@ -107,11 +109,13 @@ def _run_compiled(arrays: Arrays, name: str, *, is_full: bool, is_enforced: bool
             samples.append(sample(snapshot(arrays, kernel.ledger, kernel.loads(), arrays.bandwidths, next_s)))
     if kernel.is_stuck:
         return None
-    ready, start, end = kernel.times()
+    times_s = kernel.times_s()
+    operations = _records(arrays, *(column.tolist() for column in times_s))
+    give_times(operations, times_s)
     return Replay(
-        makespan_s=max(end, default=0.0),
-        operations=_records(arrays, ready, start, end),
-        channels=totals(arrays, kernel.busy_s(), kernel.full_s(), kernel.peak_rate()),
+        makespan_s=float(times_s[2].max(initial=0.0)),
+        operations=operations,
+        channels=totals(arrays, kernel.work_on(), kernel.busy_s(), kernel.full_s(), kernel.peak_rate()),
         tiers=kernel.ledger.peaks(),
         segments=tuple(kernel.segments),
         occupancy=tuple(kernel.ledger.history),
@@ -124,9 +128,5 @@ def _run_compiled(arrays: Arrays, name: str, *, is_full: bool, is_enforced: bool
 def _records(
     arrays: Arrays, ready: Sequence[float], start: Sequence[float], end: Sequence[float]
 ) -> tuple[OperationRecord, ...]:
-    return tuple(
-        [
-            OperationRecord(id=operation.id, ready_s=ready_s, start_s=start_s, end_s=end_s)
-            for operation, ready_s, start_s, end_s in zip(arrays.operations, ready, start, end, strict=True)
-        ]
-    )
+    names = arrays.order.names if arrays.order is not None else [operation.id for operation in arrays.operations]
+    return tuple(map(OperationRecord, names, ready, start, end))

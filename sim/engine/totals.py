@@ -8,11 +8,18 @@ from sim.engine.arrays import Arrays
 from sim.records import ChannelTotal
 
 
-def totals(arrays: Arrays, busy_s: Sequence[float], full_s: Sequence[float], peak: Sequence[float]) -> tuple[ChannelTotal, ...]:
-    """One row per channel: amounts are summed over operations, so exact whatever the rates were."""
+def work_on(arrays: Arrays) -> list[float]:
+    """Work on each path, summed over operations in their order."""
     work_on = [0.0] * len(arrays.paths)
     for path, work in zip(arrays.path, arrays.work, strict=True):
         work_on[path] += work
+    return work_on
+
+
+def totals(
+    arrays: Arrays, work_on: Sequence[float], busy_s: Sequence[float], full_s: Sequence[float], peak: Sequence[float]
+) -> tuple[ChannelTotal, ...]:
+    """One row per channel: amounts are those of `work_on` paths, so exact whatever the rates were."""
     amount = [0.0] * len(arrays.channels)
     for path, row in enumerate(arrays.paths):
         for channel, load in zip(row.channels, row.loads, strict=True):

@@ -37,10 +37,11 @@ def busy_interval(operation: Operation, record: OperationRecord) -> tuple[float,
 def slowest_rank(seen: Seen) -> str:
     """The rank class whose last operation that takes time ends last; on a tie, the first by name."""
     ends: dict[str, float] = {}
+    _, start_s, end_s = seen.times_s
     for stream, rows in seen.rows_of.items():
-        end_s = max([record.end_s for record in seen.records[rows] if record.end_s > record.start_s], default=0.0)
-        if end_s > 0.0:
-            ends[rank_of(stream)] = max(ends.get(rank_of(stream), 0.0), end_s)
+        last_s = float(end_s[rows].max(where=end_s[rows] > start_s[rows], initial=0.0))
+        if last_s > 0.0:
+            ends[rank_of(stream)] = max(ends.get(rank_of(stream), 0.0), last_s)
     return min(ends, key=lambda rank: (-ends[rank], rank)) if ends else ""
 
 
@@ -71,24 +72,35 @@ def breakdown_s(seen: Seen, rank: str | None = None, *, stretch: Stretch | None 
     An instant at which several operations of the rank run belongs to the first of their categories in the order of KEYS;
     an instant at which none runs is idle. `rank` defaults to the slowest.
     """
+    import numpy as np
+
     chosen = slowest_rank(seen) if rank is None else rank
+    own = [rows for stream, rows in seen.rows_of.items() if rank_of(stream) == chosen]
+    if not own:
+        return partition([], seen.replay.makespan_s, stretch)
     number = {category: i for i, category in enumerate(_PRIORITY)}
-    spans: list[tuple[float, float, int]] = []
-    for stream, rows in seen.rows_of.items():
-        if rank_of(stream) != chosen:
-            continue
-        for operation, record in zip(seen.operations[rows], seen.records[rows], strict=True):
-            start_s, end_s = busy_interval(operation, record)
-            if end_s > start_s:
-                spans.append((start_s, end_s, number[operation.category]))
-    return partition(spans, seen.replay.makespan_s, stretch)
+    ready_s, start_s, end_s = (np.concatenate([times[rows] for rows in own]) for times in seen.times_s)
+    kinds = np.concatenate([seen.order.kinds[rows] for rows in own])
+    latency_s = np.array([operation.latency_s for operation in seen.examples])[kinds]
+    category = np.array([number[operation.category] for operation in seen.examples])[kinds]
+    begin_s = np.maximum(ready_s, start_s - latency_s)  # as `busy_interval`
+    lasts = end_s > begin_s
+    return _partitioned(begin_s[lasts], end_s[lasts], category[lasts], seen.replay.makespan_s, stretch)
 
 
 def partition(spans: Sequence[tuple[float, float, int]], total_s: float, stretch: Stretch | None = None) -> dict[str, float]:
     """Share `total_s` among categories; spans are (start, end, place of the category in :data:`KEYS`), the first place wins."""
+    import numpy as np
+
+    starts, ends, places = (np.array(column) for column in zip(*spans, strict=True)) if spans else (np.zeros(0),) * 3
+    return _partitioned(starts, ends, places, total_s, stretch)
+
+
+def _partitioned(starts: Any, ends: Any, places: Any, total_s: float, stretch: Stretch | None) -> dict[str, float]:
+    """`partition` of arrays."""
     if stretch:
         total_s = stretch.seconds(0.0, total_s)
-    parts = _owned(spans, stretch.all_seconds if stretch else _difference)
+    parts = _owned(starts, ends, places, stretch.all_seconds if stretch else _difference)
     seconds = {KEYS[category]: math.fsum(parts[rank]) for rank, category in enumerate(_PRIORITY)}
     rest = total_s - math.fsum(value for key, value in seconds.items() if key != "idle")
     if rest < -1e-9 * max(1.0, total_s):
@@ -101,18 +113,17 @@ def _difference(start: Any, end: Any) -> Any:
     return end - start
 
 
-def _owned(spans: Sequence[tuple[float, float, int]], length: Callable[[Any, Any], Any]) -> list[list[float]]:
-    """Lengths of the pieces of time in which each rank runs and none before it; spans are (start, end, rank)."""
+def _owned(starts: Any, ends: Any, places: Any, length: Callable[[Any, Any], Any]) -> list[list[float]]:
+    """Lengths of the pieces of time in which something of each place runs and nothing of a place before it."""
     import numpy as np
 
-    if not spans:
+    if not len(starts):
         return [[] for _ in _PRIORITY]
-    starts, ends, ranks = (np.array(column) for column in zip(*spans, strict=True))
-    times, place = np.unique(np.concatenate((starts, ends)), return_inverse=True)
+    times, edge = np.unique(np.concatenate((starts, ends)), return_inverse=True)
     changes = np.zeros((len(_PRIORITY), len(times)), np.int64)
-    np.add.at(changes, (ranks, place[: len(spans)]), 1)
-    np.add.at(changes, (ranks, place[len(spans) :]), -1)
+    np.add.at(changes, (places, edge[: len(starts)]), 1)
+    np.add.at(changes, (places, edge[len(starts) :]), -1)
     running = np.cumsum(changes, axis=1)[:, :-1] > 0
     owner = np.where(running.any(axis=0), running.argmax(axis=0), -1)
     lengths = length(times[:-1], times[1:])
-    return [lengths[owner == rank].tolist() for rank in range(len(_PRIORITY))]
+    return [lengths[owner == place].tolist() for place in range(len(_PRIORITY))]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -36,7 +36,8 @@ class Order:
     streams: Sequence[str]
     num_after: Sequence[int]
     after: Sequence[int]
-    #: one operation of each kind, and the kind of each operation: those of a kind have all numbers and channels in common
+    #: one operation of each kind, and the kind of each operation: those of a kind are on one stream, and have all numbers and
+    #: channels, `kind` and `category` in common
     examples: Sequence[int] = ()
     kind: Sequence[int] = ()
 
@@ -44,6 +45,25 @@ class Order:
     def spread(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
         """From one value per kind to one per operation."""
         return itemgetter(*self.kind) if len(self.kind) > 1 else list
+
+    @cached_property
+    def pick(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """From one value per position in the program to one per operation in this order."""
+        return itemgetter(*self.positions) if len(self.positions) > 1 else list
+
+    def members(self, kinds: Sequence[bool]) -> list[int]:
+        """The operations of these kinds."""
+        import numpy as np
+
+        members: list[int] = np.flatnonzero(np.array(kinds, bool)[self.kinds]).tolist()
+        return members
+
+    @cached_property
+    def kinds(self) -> Any:
+        """`kind` as an array."""
+        import numpy as np
+
+        return np.array(self.kind, np.int64)
 
     @cached_property
     def before(self) -> list[int]:
@@ -57,13 +77,28 @@ class Order:
         return {self.streams[a]: slice(a, b) for a, b in pairwise([*firsts, len(self.streams)])}
 
     @cached_property
-    def causes(self) -> list[tuple[int, ...]]:
-        """What each operation may have waited for: its dependencies, then the one before it."""
-        ends = [0, *accumulate(self.num_after)]
-        return [
-            (*self.after[begin:end], *((before,) if before >= 0 else ()))
-            for (begin, end), before in zip(pairwise(ends), self.before, strict=True)
-        ]
+    def causes(self) -> tuple[Any, Any, Any]:
+        """What operations may have waited for: their dependencies and the one before each; (who waits, where its causes
+        begin, all causes). Those of one operation are in the order of their names.
+        """
+        import numpy as np
+
+        num = len(self.names)
+        waiting = np.concatenate((np.repeat(np.arange(num), np.array(self.num_after, np.int64)), np.arange(num)))
+        cause = np.concatenate((np.array(self.after, np.int64), np.array(self.before, np.int64)))
+        waiting, cause = waiting[cause >= 0], cause[cause >= 0]
+        order = np.lexsort((self.by_name[cause], waiting))
+        who, begin = np.unique(waiting[order], return_index=True)
+        return who, begin, cause[order]
+
+    @cached_property
+    def by_name(self) -> Any:
+        """The place of each operation among all names, sorted."""
+        import numpy as np
+
+        places = np.zeros(len(self.names), np.int64)
+        places[sorted(range(len(self.names)), key=self.names.__getitem__)] = np.arange(len(self.names))
+        return places
 
     @cached_property
     def digest(self) -> bytes:
@@ -88,17 +123,17 @@ def give_order(operations: Sequence[Operation], order: Order | None) -> None:
     _LAST.get(id(operations), lambda: (operations, order))
 
 
-def with_kinds(order: Order | None, kinds: Iterable[Sequence[int]]) -> Order | None:
-    """The order, with the positions in the program of operations that have all numbers and channels in common."""
+def with_kinds(order: Order | None, operations: Sequence[Operation], kinds: Iterable[Sequence[int]]) -> Order | None:
+    """The order; `kinds` are the positions in the program of operations that have all numbers and channels in common."""
     if order is None:
         return None
     number = {position: i for i, position in enumerate(order.positions)}
     first = list(range(len(number)))  # of its kind
     for members in kinds:
-        own = [number[position] for position in members]
-        least = min(own)
-        for i in own:
-            first[i] = least
+        leaders: dict[tuple[object, ...], int] = {}
+        for i in sorted([number[position] for position in members]):
+            operation = operations[order.positions[i]]
+            first[i] = leaders.setdefault((operation.stream, operation.kind, operation.category), i)
     examples = sorted(set(first))  # in canonical order, so that what is numbered by its first use stays so
     kind_of = {example: kind for kind, example in enumerate(examples)}
     return replace(order, examples=examples, kind=[kind_of[i] for i in first])

@@ -63,7 +63,7 @@ class Written:
         """The operations as they are now, whose order is known without a look at them."""
         operations = tuple(self.operations)
         if self._order is None:
-            self._order = with_kinds(order_of(operations), [slot.members for slot in self.slots.values()])
+            self._order = with_kinds(order_of(operations), operations, [slot.members for slot in self.slots.values()])
         give_order(operations, self._order)
         return operations
 

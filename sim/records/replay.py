@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.records.words import Struct
 
 
-class OperationRecord(Struct, frozen=True, kw_only=True):
+class OperationRecord(Struct, frozen=True, kw_only=False):
     """When one operation was ready (dependencies and stream order met), started its work, and ended."""
 
     id: str

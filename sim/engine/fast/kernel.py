@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from sim.engine.arrays import Arrays
-from sim.engine.fast.layout import EMPTY, FULL_LOG, UNSETTLED, UNSOLVED, lay_out
+from sim.engine.fast.layout import EMPTY, FULL_LOG, UNSETTLED, UNSOLVED
+from sim.engine.fast.rows import lay_out
 from sim.engine.fast.solver import Solver
 from sim.engine.ledger import Ledger
 from sim.errors import InternalError
@@ -66,10 +67,16 @@ class FastKernel:
         rows: list[float] = self.state.channel["now"].tolist()
         return rows
 
-    def times(self) -> tuple[list[float], list[float], list[float]]:
-        """Ready, start and end of each operation."""
+    def times_s(self) -> tuple[Any, Any, Any]:
+        """When each operation was ready, started and ended, as arrays."""
         flow = self.state.flow
-        return flow["ready"].tolist(), flow["start"].tolist(), flow["end"].tolist()
+        return flow["ready"].copy(), flow["start"].copy(), flow["end"].copy()
+
+    def work_on(self) -> list[float]:
+        """Work on each path, summed over operations in their order."""
+        path = np.array(self.arrays.of_kinds(self.arrays.path), np.int64)[self.arrays.kinds]
+        sums: list[float] = np.bincount(path, self.state.flow["work"], len(self.arrays.paths)).tolist()
+        return sums
 
     def busy_s(self) -> list[float]:
         """Seconds during which each channel had a flow."""
@@ -91,7 +98,7 @@ class FastKernel:
         """Seconds of each channel with work on it: operation i is on the channels of row key[i]; key -1: on none."""
         flow = self.state.flow
         key = np.where(flow["end"] > flow["start"], key, -1)
-        order = np.argsort(key, kind="stable")
+        order = np.argsort(key.astype(np.int16) if len(rows) < 2**15 else key, kind="stable")  # short ones are sorted faster
         at = np.searchsorted(key[order], np.arange(len(rows) + 1))
         begins, ends = flow["start"][order], flow["end"][order]
         parts: list[list[slice]] = [[] for _ in self.arrays.channels]

@@ -1,4 +1,4 @@
-"""Rows of plain numbers for the compiled kernel, made from the arrays.
+"""Rows of plain numbers for the compiled kernel; `rows` makes them from the arrays.
 
 A *lane* is a (stream, path) that operations use: all of them couple to the same channels. A *slot* is the place of one
 stream among the users of one channel: a stream runs one operation at a time, so there is one flow at most. A *pair* is
@@ -8,12 +8,10 @@ program, so nothing grows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from sim.engine.arrays import LINKED, Arrays
 
 FLOW = np.dtype(
     [
@@ -161,154 +159,9 @@ class State(NamedTuple):
     count: Any
 
 
-def lay_out(arrays: Arrays, kind: Sequence[int], *, is_full: bool, is_observed: bool) -> State:
-    """A State at time zero. Room for loads if `is_observed`, for segments if `is_full`.
-
-    `kind` are the numbers of the kinds of flows where some are latency-bound.
-    """
-    num, num_channels, num_streams = len(arrays.work), len(arrays.channels), len(arrays.streams)
-    flow = np.zeros(num, FLOW)
-    stream, path = np.array(arrays.stream, np.int64), np.array(arrays.path, np.int64)
-    num_paths = max(len(arrays.paths), 1)
-    keys, lane = np.unique(stream * num_paths + path, return_inverse=True)
-    lanes = [(int(key) // num_paths, int(key) % num_paths) for key in keys]
-    flow["lane"], flow["stream"] = lane, stream
-    for name, column in (
-        ("cap", arrays.cap),
-        ("most", arrays.cap),
-        ("weight", arrays.weight),
-        ("work", arrays.work),
-        ("latency_s", arrays.latency_s),
-        ("own", arrays.own_limit),
-        ("most_own", arrays.own_limit),
-        ("waits", arrays.num_after),
-    ):
-        flow[name] = np.array(column)
-    flow["limit"] = -2
-    for name in ("ready", "start", "end"):
-        flow[name] = -1.0
-    flow["is_followed"][:-1] = stream[1:] == stream[:-1]
-    flow["waits"][1:] += flow["is_followed"][:-1]
-    flow["is_gated"][list(arrays.allocates)] = 1
-    flow["has_frees"][list(arrays.frees)] = 1
-    couplings = [arrays.paths[p].couplings for _, p in lanes]
-    _mark_own(flow, np.array([bool(row) for row in couplings]), couplings, num_channels)
-    channel, slots = _channels(arrays, [s for s, _ in lanes], couplings)
-    link_at, link = _links(couplings, [[slots[c, s] for c, _ in row] for (s, _), row in zip(lanes, couplings, strict=True)])
-    paths = [arrays.paths[p] for _, p in lanes] if is_observed else []
-    use_at, use = _links([list(zip(row.channels, row.loads, strict=True)) for row in paths], None)
-    pair_at, pair_of, pair = _pairs(channel, couplings)
-    if arrays.windows:
-        flow["kind"] = kind
-        flow["is_bound"][list(arrays.windows)] = 1
-    successor_at, successor = _successors(arrays)
-    num_items = num_streams + num_channels + 3 * len(slots)
-    heap = np.zeros(num_items, ENTRY)
-    count = np.zeros(1, COUNT)
-    count["left"] = num
-    count["by_finish"] = num_streams + num_channels
-    count["by_cap"] = count["by_finish"] + len(slots)
-    count["capped"] = count["by_cap"] + len(slots)
-    count["has_bound"] = bool(arrays.windows)
-    return State(
-        flow=flow,
-        channel=channel,
-        stream=np.zeros(num_streams, STREAM),
-        link_at=link_at,
-        link=link,
-        use_at=use_at,
-        use=use,
-        pair_at=pair_at,
-        pair_of=pair_of,
-        pair=pair,
-        crossing=np.zeros(len(pair), np.int64),
-        crossed_by=np.zeros(len(pair), np.int64),
-        slot=_empty_slots(len(slots)),
-        heap=heap,
-        place=np.full(num_items, -1, np.int64),
-        successor_at=successor_at,
-        successor=successor,
-        held=np.zeros(len(arrays.allocates) + len(arrays.frees), np.int64),
-        held_s=np.zeros(len(arrays.allocates) + len(arrays.frees)),
-        segment=np.zeros(LOG_ROUNDS * num_channels if is_full else 0, SEGMENT),
-        gap=np.zeros(LOG_ROUNDS * num_channels, GAP),
-        table=np.full(16, -1, np.int64),
-        known=np.zeros(0, KNOWN),
-        lists=np.zeros((13, max(num_streams, num_channels, 1)), np.int64),
-        count=count,
-    )
-
-
 def number_of(key: Any, num: int) -> Any:
     """A number from the first `num` of `key`, not negative: the same compiled and in Python."""
     value = integer(num)
     for i in range(num):
         value = (value * 1_000_003 + key[i]) & 0x3FFFFFFFFFF
     return value
-
-
-def _successors(arrays: Arrays) -> tuple[Any, Any]:
-    """Who waits for each operation, besides the next of its stream, in canonical order."""
-    num, after = len(arrays.work), np.array(arrays.after, np.int64)
-    at = np.zeros(num + 1, np.int64)
-    np.cumsum(np.bincount(after, minlength=num), out=at[1:])
-    waiting = np.repeat(np.arange(num, dtype=np.int64), np.array(arrays.num_after, np.int64))
-    return at, waiting[np.argsort(after, kind="stable")]
-
-
-def _mark_own(flow: Any, is_coupled: Any, couplings: Sequence[Sequence[tuple[int, float]]], num_channels: int) -> None:
-    """Whose own limits are counted while they run: where a channel also limits flows that others can slow."""
-    coupled = is_coupled[flow["lane"]] if len(flow) else np.zeros(0, bool)
-    by_others = np.zeros(num_channels + 1, bool)  # the last: no channel
-    by_others[flow["own"][coupled]] = True
-    by_others[[c for row in couplings for c, _ in row]] = True
-    by_others[-1] = False
-    flow["logs_own"] = by_others[flow["own"]]
-
-
-def _channels(
-    arrays: Arrays, streams: Sequence[int], couplings: Sequence[Sequence[tuple[int, float]]]
-) -> tuple[Any, dict[tuple[int, int], int]]:
-    """Rows of the channels, and the slot of each (channel, stream)."""
-    used = sorted({(c, s) for s, row in zip(streams, couplings, strict=True) for c, _ in row})
-    slots = {key: i for i, key in enumerate(used)}
-    channel = np.zeros(len(arrays.channels), CHANNEL)
-    channel["bandwidth"] = arrays.bandwidths
-    channel["threshold"] = channel["bandwidth"] * LINKED
-    channel["level"] = channel["expected"] = np.inf
-    channel["full_from"] = channel["first_slot"] = channel["last_slot"] = -1
-    channel["has_law"] = [one.latency is not None for one in arrays.channels]
-    num_slots = np.bincount(np.array([c for c, _ in used], np.int64), minlength=len(channel))
-    channel["slot_at"] = np.cumsum(num_slots) - num_slots
-    return channel, slots
-
-
-def _links(rows: Sequence[Sequence[tuple[int, float]]], slots: Sequence[Sequence[int]] | None) -> tuple[Any, Any]:
-    at = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=at[1:])
-    link = np.zeros(int(at[-1]), LINK)
-    link["channel"] = [c for row in rows for c, _ in row]
-    link["load"] = [load for row in rows for _, load in row]
-    link["slot"] = [slot for row in slots for slot in row] if slots is not None else -1
-    return at, link
-
-
-def _pairs(channel: Any, couplings: Sequence[Sequence[tuple[int, float]]]) -> tuple[Any, Any, Any]:
-    """Pairs by source channel, and for each lane the pair of its i-th and j-th link at i x k + j."""
-    keys = sorted({(c, d) for row in couplings for c, _ in row for d, _ in row if c != d})
-    number = {key: i for i, key in enumerate(keys)}
-    pair = np.zeros(len(keys), PAIR)
-    pair["source"] = [c for c, _ in keys]
-    pair["target"] = [d for _, d in keys]
-    num = np.bincount(pair["source"], minlength=len(channel))
-    channel["pair_at"] = np.cumsum(num) - num
-    at = np.zeros(len(couplings) + 1, np.int64)
-    np.cumsum([len(row) ** 2 for row in couplings], out=at[1:])
-    pair_of = np.array([number.get((c, d), -1) for row in couplings for c, _ in row for d, _ in row], np.int64)
-    return at, pair_of, pair
-
-
-def _empty_slots(num: int) -> Any:
-    slot = np.zeros(num, SLOT)
-    slot["flow"] = -1
-    return slot

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from sim.engine.arrays import Arrays
-from sim.engine.bound import kinds_of, laws_of, solve
+from sim.engine.bound import kind_of, laws_of, solve
 from sim.engine.fast.layout import KEY, KNOWN, number_of
 
 
 class Solver:
-    """`kind` is the number of each operation's kind; kinds are numbered in their order, as the plain kernel sorts them."""
+    """`kind` numbers, for each kind of operations, what its caps depend on; in the order of the plain kernel."""
 
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
-        of_flow = kinds_of(arrays)
+        of_flow = [kind_of(arrays, flow) for flow in arrays.of_kinds(range(len(arrays.work)))]
         self._kinds = sorted(set(of_flow))
         number = {kind: i for i, kind in enumerate(self._kinds)}
         self.kind = [number[kind] for kind in of_flow]
