@@ -1,15 +1,16 @@
 """Conditions in a sweep: small expressions over the paths of a scenario, parsed, never evaluated as code.
 
 Allowed: paths, numbers, strings (quantities compare by value: '256 GiB' < '1 TB'), + - * / // %, comparisons, `in`,
-and / or / not. A path that is neither swept nor in the file is None.
+and / or / not. A path that is neither swept nor in the file is None: it may be compared with None, and nothing else.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from sim.errors import Fault, InputError
@@ -42,15 +43,44 @@ class Condition:
 
     text: str
     tree: ast.expr
+    path: str  # where the file writes it
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The dotted paths that must have a value, in order: all but those that are compared with None."""
+        with_none = [
+            operand
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Compare)
+            for operand in (node.left, *node.comparators)
+            if any(isinstance(other, ast.Constant) and other.value is None for other in (node.left, *node.comparators))
+        ]
+        left_out = {id(node) for operand in with_none for node in ast.walk(operand)}
+        left_out |= {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        paths = [node for node in ast.walk(self.tree) if isinstance(node, (ast.Name, ast.Attribute))]
+        return tuple(dict.fromkeys(_dotted(node) for node in paths if id(node) not in left_out))
+
+    def unknown_names(self, known: Collection[str], base: Mapping[str, object]) -> list[Fault]:
+        """A fault for each name that is not `known`, not inside a known block, and not in the nested file."""
+        return [
+            self._unknown(name, known)
+            for name in self.names
+            if not any(name == other or name.startswith(f"{other}.") for other in known) and _looked_up(name, {}, base) is None
+        ]
 
     def holds(self, known: Mapping[str, object], base: Mapping[str, object]) -> bool:
         """Evaluate over `known` (dotted path -> value), then `base` (the nested file)."""
         try:
             return bool(_value(self.tree, known, base))
         except (TypeError, ZeroDivisionError) as error:
-            raise InputError(
-                Fault(what=f"condition {self.text!r} cannot be evaluated: {error}", remedy=_REMEDY, path="sweep.skip")
-            ) from error
+            what = f"condition {self.text!r} cannot be evaluated: {error}"
+            raise InputError(Fault(what=what, remedy=_REMEDY, path=self.path)) from error
+
+    def _unknown(self, name: str, known: Collection[str]) -> Fault:
+        """The fault of a name that is not among the `known` ones, nor in the file."""
+        near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+        remedy = f"did you mean {near[0]!r}?" if near else _REMEDY
+        return Fault(what=f"condition {self.text!r}: no {name!r} is swept or in this file", remedy=remedy, path=self.path)
 
 
 def parse_condition(text: object, path: str) -> Condition:
@@ -70,7 +100,7 @@ def parse_condition(text: object, path: str) -> Condition:
             raise InputError(
                 Fault(what=f"{type(node).__name__} is not allowed in condition {text!r}", remedy=_REMEDY, path=path)
             )
-    return Condition(text, tree)
+    return Condition(text, tree, path)
 
 
 _ALLOWED = (
@@ -130,10 +160,15 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _looked_up(path: str, known: Mapping[str, object], base: Mapping[str, object]) -> object:
-    if path in known:
-        return known[path]
-    value: object = base
-    for name in path.split("."):
+    names = path.split(".")
+    for end in range(len(names), 0, -1):
+        if (block := ".".join(names[:end])) in known:
+            return _inside(known[block], names[end:])
+    return _inside(base, names)
+
+
+def _inside(value: object, names: Sequence[str]) -> object:
+    for name in names:
         if not isinstance(value, Mapping) or name not in value:
             return None
         value = value[name]

@@ -90,7 +90,8 @@ class ScenarioFile:
     def first_overlay(self) -> Mapping[str, object]:
         """The first point of the sweep: a file whose sweep provides what its body leaves open is complete."""
         plan = self.plan
-        first = next(iter(plan), None) if plan is not None else None
+        with self.places_faults():
+            first = next(iter(plan), None) if plan is not None else None
         return first.overlay if first is not None else {}
 
     def resolve(self, overlay: Mapping[str, object] | None = None, parameters: Mapping[str, object] | None = None) -> Scenario:
@@ -146,7 +147,7 @@ class ScenarioFile:
     def _placed(self, fault: Fault) -> Fault:
         if fault.file:
             return fault
-        path: NodePath = tuple(fault.path.split(".")) if fault.path else ()
+        path: NodePath = tuple(fault.path.split("[")[0].split(".")) if fault.path else ()
         return dataclasses.replace(fault, file=self.document.file, line=self.document.line(path))
 
     def check(self, *, max_points: int = 200) -> None:
@@ -261,5 +262,5 @@ def _overlaid(document: Document, overlay: Mapping[str, object]) -> Document:
 
 def _placed(fault: Fault, document: Document) -> Fault:
     """A fault of a pure parser, with the file and line of its path."""
-    parts: NodePath = tuple(fault.path.split(".", 1)) if fault.path else ()
+    parts: NodePath = tuple(fault.path.split("[")[0].split(".", 1)) if fault.path else ()
     return dataclasses.replace(fault, file=document.file, line=document.line(parts))

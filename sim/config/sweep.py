@@ -76,6 +76,12 @@ class Sweep:
             total *= len(axis.options)
         return total
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name and every dotted path that a point of the sweep sets."""
+        options = [option for axis in self.axes for option in axis.options]
+        return frozenset(axis.name for axis in self.axes).union(*((*o.parameters, *o.overlay) for o in options))
+
     def __iter__(self) -> Iterator[Assignment]:
         for parts in self._combinations():
             point = _joined(parts)
@@ -136,9 +142,11 @@ def parse_sweep(raw: object, base: Mapping[str, object] | None = None, *, is_sea
     faults += _overlaps(axes)
     if not axes and not faults:
         faults.append(Fault(what="the sweep names no path", remedy=_EXAMPLE, path="sweep"))
+    sweep = Sweep(tuple(axes), tuple(skip), method, num_samples, seed, base)
+    faults += [fault for condition in skip for fault in condition.unknown_names(sweep.names, base or {})]
     if faults:
         raise InputError(faults)
-    return Sweep(tuple(axes), tuple(skip), method, num_samples, seed, base)
+    return sweep
 
 
 def label_of(value: object) -> object:

@@ -27,7 +27,7 @@ from sim.config.locate import locate
 from sim.config.machine import expanded, load_machine, machine_from, numbered
 from sim.config.parts import load_parts, part_names
 from sim.config.validation import FaultList, refuse_unknown, suggestion
-from sim.config.yaml_source import Document, NodePath, describe, dotted, read_yaml
+from sim.config.yaml_source import Document, NodePath, describe, dotted, near_file, read_yaml
 from sim.errors import Fault, InputError
 from sim.topology.machine import Machine
 from sim.topology.parts import TIER_KINDS
@@ -85,9 +85,15 @@ def _check_tables(raw: Mapping[str, Any], document: Document, path: NodePath) ->
 
 def _located(name: str, document: Document, path: NodePath) -> Path:
     try:
-        return locate(name, "topologies", relative_to=Path(document.file).parent)
+        file = locate(name, "topologies", relative_to=Path(document.file).parent)
     except InputError as error:
         raise InputError([document.fault(path, fault.what, fault.remedy) for fault in error.faults]) from None
+    if file.is_dir():
+        raise InputError(document.fault(path, f"{name!r} is a folder", "name a file in it"))
+    if not file.exists():
+        remedy = near_file(file) or "paths are relative to this file"
+        raise InputError(document.fault(path, f"no such topology file: {name!r}", remedy))
+    return file
 
 
 def _inline(raw: Mapping[str, Any], document: Document, path: NodePath) -> Document:

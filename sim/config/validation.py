@@ -143,7 +143,7 @@ def _fault(cls: type, error: dict[str, Any], document: Document, path: NodePath)
         return document.fault(here, f"missing key {str(loc[-1])!r}", f"add it: {meaning}" if meaning else "")
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return document.fault(here, f"must be {words} {context[key]:g}, got {describe(value)}")
+        return document.fault(here, f"must be {words} {_in_full(context[key])}, got {describe(value)}")
     if kind == "literal_error":
         choices = typing.get_args(_annotation(cls, loc)) or tuple(str(context["expected"]).replace("'", "").split(", "))
         names = [str(choice) for choice in _flat(choices)]
@@ -159,6 +159,11 @@ def _fault(cls: type, error: dict[str, Any], document: Document, path: NodePath)
         what, _, remedy = str(context["error"]).partition(", write ")
         return document.fault(here, what, f"write {remedy}" if remedy else "")
     return document.fault(here, f"{error['msg'].lower()}, got {describe(value)}")
+
+
+def _in_full(bound: float) -> str:
+    """A bound as people write it: 1048576, 0.5, 1e+20."""
+    return f"{bound:.0f}" if float(bound).is_integer() and abs(bound) < 1e15 else f"{bound:g}"
 
 
 def _flat(choices: Iterable[object]) -> list[object]:

@@ -126,11 +126,13 @@ def _read_text(path: Path, file: str) -> str:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise InputError(Fault(what="no such file", file=file, remedy=_near_file(path))) from None
+        raise InputError(Fault(what="no such file", file=file, remedy=near_file(path))) from None
     except OSError as error:
         raise InputError(Fault(what=f"cannot be read: {(error.strerror or str(error)).lower()}", file=file)) from None
     if len(raw) > MAX_BYTES:  # it grew between the look and the read
         raise InputError(_too_large(file, len(raw)))
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(Fault(what="is UTF-16, expected UTF-8", file=file, remedy="save the file as UTF-8"))
     if b"\0" in raw:
         raise InputError(Fault(what="is a binary file, expected YAML text", file=file))
     try:
@@ -151,7 +153,8 @@ def _too_large(file: str, size: int) -> Fault:
     return Fault(what=what, file=file, remedy="traces are JSON Lines: workload: {trace: FILE}")
 
 
-def _near_file(path: Path) -> str:
+def near_file(path: Path) -> str:
+    """What to say of a file that is not there: the nearest name beside it, or that its folder is missing; else nothing."""
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except OSError:

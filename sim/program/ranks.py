@@ -47,6 +47,7 @@ class Ranks:
 
     def __init__(self, step: Step, machine: Machine, footways: Callable[[int], Footways], *, is_folded: bool = True) -> None:
         self.machine, self.seats, self._footways = machine, machine.seats(), footways
+        self._kinds = self._devices()
         self._check(step)
         self.classes = {item.name: item for item in step.rank_classes}
         self._class_of = {rank: item.name for item in step.rank_classes for rank in _members(item)}
@@ -57,6 +58,12 @@ class Ranks:
         self.of_class: dict[str, list[Group]] = {}
         for group in self.groups:
             self.of_class.setdefault(group.rank_class, []).append(group)
+
+    def _devices(self) -> tuple[int, ...]:
+        """For each seat the number of its device's kind: seats of one number have equal parts in every figure."""
+        parts = [self.machine.part(device) for device in self.seats]
+        distinct = [part for index, part in enumerate(parts) if part not in parts[:index]]
+        return tuple(distinct.index(part) for part in parts)
 
     def place(self, rank: int) -> tuple[int, str]:
         """Node and device of a rank."""
@@ -105,13 +112,16 @@ class Ranks:
         return result
 
     def _signatures(self, pattern: tuple[str, ...], ways: tuple[Footways, ...]) -> list[tuple[object, ...]]:
-        """What each rank of a node sees: per hop the channel's strength and who else crosses it."""
-        users: dict[str, Counter[str]] = {}
-        for name, footways in zip(pattern, ways, strict=True):
+        """What each rank of a node is and sees: its device, and per hop the channel's strength and who else crosses it."""
+        users: dict[str, Counter[tuple[str, int]]] = {}
+        for name, kind, footways in zip(pattern, self._kinds, ways, strict=True):
             for channel in {channel for way in footways for channel in way}:
-                users.setdefault(channel, Counter())[name] += 1
+                users.setdefault(channel, Counter())[name, kind] += 1
         crowd = {channel: (self._strength(channel), tuple(sorted(count.items()))) for channel, count in users.items()}
-        return [tuple(tuple(crowd[channel] for channel in way) for way in footways) for footways in ways]
+        return [
+            (kind, *(tuple(crowd[channel] for channel in way) for way in footways))
+            for kind, footways in zip(self._kinds, ways, strict=True)
+        ]
 
     def _strength(self, channel: str) -> float:
         """What makes two channels (or tiers, named "tier:<name>") interchangeable."""

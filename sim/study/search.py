@@ -89,12 +89,21 @@ def aim_of(file: ScenarioFile) -> Aim:
         try:
             constraints.append(parse_condition(text, f"search.constraints[{index}]"))
         except InputError as error:
-            faults += error.faults
+            faults += [_fault(file, "constraints", fault.what, fault.remedy) for fault in error.faults]
+    faults += _unknown_names(file, constraints)
     if not file.sweep:
         faults.append(_fault(file, "", "a search needs a space", "write the axes as a sweep: block"))
     if faults:
         raise InputError(faults)
     return Aim(objective=str(objective), constraints=tuple(constraints), **numbers)
+
+
+def _unknown_names(file: ScenarioFile, constraints: list[Condition]) -> list[Fault]:
+    """Faults of constraints on what is no result, no swept path and not in the file."""
+    plan = file.plan
+    known = (*OBJECTIVES, "fits", *(sorted(plan.names) if plan else ()))
+    unknown = [fault for condition in constraints for fault in condition.unknown_names(known, file.document.data)]
+    return [_fault(file, "constraints", fault.what, fault.remedy) for fault in unknown]
 
 
 def _fault(file: ScenarioFile, key: str, what: str, remedy: str) -> Fault:

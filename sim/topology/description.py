@@ -66,7 +66,9 @@ class DeviceEntry:
         Doc("cores that the jobs may use (a container, a virtual machine, a batch job); default all"),
     ] = None
     speed: Annotated[Fraction, Gt(0), Le(1), Doc("share of its compute and memory rate that it reaches (a straggler)")] = 1.0
-    power_cap: Annotated[Watts, Ge(0), Doc("board power limit; lowers compute by the declared law; 0 = none")] = 0.0
+    power_cap: Annotated[Watts, Ge(0), Doc("power limit of a GPU's board; its compute falls with the cube root; 0 = none")] = (
+        0.0
+    )
     taken: Annotated[Fraction, Ge(0), Le(0.99), Doc("share of its memory bandwidth that a neighbour takes")] = 0.0
     gpu_share: Annotated[
         Fraction | None,

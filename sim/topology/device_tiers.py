@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace as with_fields
 
 from sim.laws.memory import peak, programmable
+from sim.laws.power import clock_share
 from sim.records import Channel, LatencyLaw
 from sim.topology import parts as p
 from sim.topology.assembly import Assembly
@@ -71,10 +72,22 @@ def _fields(built: Assembly, part: p.Part, entry: DeviceEntry) -> dict[str, Any]
         fields["memory"]["efficiency"] = part.memory.efficiency or module.efficiency
         fields["memory"]["bandwidth"] *= entry.speed
         fields["kernel_bandwidth"] = {**module.kernel_bandwidth, **part.kernel_bandwidth}
-        fields["compute"] = {key: value * entry.speed for key, value in part.compute.items()}
+        fields |= _clocked(entry, part)
         if entry.peer_over_pcie is not None:
             fields["peer_over_pcie"] = entry.peer_over_pcie
     return fields
+
+
+def _clocked(entry: DeviceEntry, part: p.Gpu) -> dict[str, Any]:
+    """Compute of a GPU at the device's speed and power limit, and what it draws."""
+    if not entry.power_cap:
+        return {"compute": {key: value * entry.speed for key, value in part.compute.items()}}
+    kept = clock_share(entry.power_cap, part.power)
+    return {
+        "compute": {key: value * entry.speed * kept for key, value in part.compute.items()},
+        "power": entry.power_cap,
+        "joules_per_flop": part.joules_per_flop * kept**2,  # so that power / joules falls as the clock
+    }
 
 
 def _cpu(built: Assembly, name: str, entry: DeviceEntry, part: p.Cpu) -> None:

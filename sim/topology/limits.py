@@ -46,6 +46,7 @@ def _device(name: str, entry: DeviceEntry, part: p.Part, topology: Topology, par
         )
     yield from _rates(path, entry, part, parts)
     yield from _attachment(path, entry, part, topology, parts)
+    yield from _power_cap(f"{path}.power_cap", entry, part)
     yield from _misplaced(path, entry, part, parts)
     yield from check_memory_mode(path, entry, part, topology)
     yield from _grants(f"{path}.grants", entry, part, topology)
@@ -69,6 +70,19 @@ def _numbers(path: str, entry: DeviceEntry, part: p.Part) -> Iterator[Fault]:
         yield Fault(path=f"{path}.cores", what=f"{entry.cores} cores, {entry.part} {has}", remedy="leave it out to use all")
     if entry.memory and not isinstance(part, p.Cpu):
         yield Fault(path=f"{path}.memory", what=f"{entry.part} has no DIMM slots", remedy="write capacity: on the device")
+
+
+def _power_cap(path: str, entry: DeviceEntry, part: p.Part) -> Iterator[Fault]:
+    """A limit below the rated power of a GPU; a board given more than that is not described."""
+    if not entry.power_cap:
+        return
+    if not isinstance(part, p.Gpu):
+        yield Fault(path=path, what=f"{entry.part} is no GPU", remedy="write it on the GPUs that are held back")
+    elif not part.power:
+        yield Fault(path=path, what=f"{entry.part} states no rated power", remedy="write speed: 90% instead")
+    elif entry.power_cap > part.power:
+        what = f"{entry.power_cap:g} W, {entry.part} is rated {part.power:g} W"
+        yield Fault(path=path, what=what, remedy=f"use at most {part.power:g} W, or leave it out")
 
 
 def _misplaced(path: str, entry: DeviceEntry, part: p.Part, parts: Mapping[str, p.Part]) -> Iterator[Fault]:

@@ -143,7 +143,7 @@ def test_one_gigabyte_is_refused_before_reading(tmp_path: Path, monkeypatch: pyt
         (b"a: 1\nb: \xff\n", ":2: is not UTF-8: byte 0xff at offset 8; save the file as UTF-8"),
         (b"\x89PNG\r\n\x1a\n\0\0", ": is a binary file, expected YAML text"),
         (b"a: 1\nb: \x07\n", ":2: is a binary file, expected YAML text (control character 0x07)"),
-        (b"\xff\xfea\0:\0", ": is a binary file, expected YAML text"),
+        (b"\xff\xfea\0:\0", ": is UTF-16, expected UTF-8; save the file as UTF-8"),
     ],
 )
 def test_files_that_are_not_text(tmp_path: Path, raw: bytes, expected: str) -> None:
