@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sim.config import parse_yaml
-from sim.config.placement_block import layer_range, placement_from
+from sim.config.placement_block import placement_from
+from sim.config.placement_entry import layer_range
 from sim.errors import InputError
 from sim.placement.plan import Placement
 from sim.records import TensorClass
