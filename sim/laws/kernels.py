@@ -83,6 +83,10 @@ class GemmVariant(NamedTuple):
 #: Ultra, M3 Max (GPU-Benchmarks-on-LLM-Inference at 00dd2bd: December 2023, about 340 tokens, and May 2024, 1024 tokens, which
 #: is up to a third faster on CUDA): +-25 %
 GEMM_VARIANTS = {"ggml": GemmVariant(0.96, 560.0), "ggml-block": GemmVariant(0.80, 320.0)}
+#: block formats since June 2024 on NVIDIA's cards: products of 8-bit integers on tensor cores (mmq.cuh), scaled per block in
+#: between: fit over prompts of Llama 2 7B on RTX 3050, 3090 and 4090 (localllama-efficiency: 650 to 710). A DGX Spark
+#: stays at the former rate (llama.cpp benches/dgx-spark.md)
+INTEGER_MMA, INTEGER_MMA_FITTED = GemmVariant(1.6, 680.0), ("localllama-efficiency",)
 #: share of that which products of a mixture's experts reach (variants ending in "+experts"): tokens gathered per expert, tiles
 #: half full; fit over prompts of gpt-oss and Qwen3 30B-A3B on a DGX Spark (llama.cpp benches/dgx-spark.md): 0.63 to 0.68
 EXPERTS_FITTED, EXPERTS_SHARE = ("llamacpp-dgx-spark",), 0.65
@@ -104,13 +108,23 @@ def _unseen_variant(part: Mapping[str, Any], name: str) -> GemmVariant:
     return _VARIANT_PRIOR if is_far_above or compute.get("tf32") else _ALU_PRIORS[name]
 
 
+def multiplied_in(part: Mapping[str, Any], dtype: str, variant: str) -> str:
+    """The number format that kernels of `variant` multiply operands of `dtype` in: ggml's block formats as 8-bit integers."""
+    memory = str((part.get("memory") or {}).get("part", ""))
+    is_card = part.get("vendor") == "nvidia" and memory.startswith(("gddr", "hbm"))
+    return "int8" if is_card and variant.startswith("ggml-graph-block") and part["compute"].get("int8") else dtype
+
+
 def variant_rate(part: Mapping[str, Any], dtype: str, variant: str, num_rows: float = 0.0) -> float:
     """FLOP/s of a large GEMM by the kernels of `variant` ("" = the vendor's library); `num_rows` = tokens of each expert."""
     name, _, of = variant.replace("-graph", "").partition("+")
     rate, found = gemm_rate(part, dtype, is_alone=variant == ALONE), GEMM_VARIANTS.get(name)
     if found is None:
         return rate
-    if is_held_out(GGML_FITTED):
+    is_integer = multiplied_in(part, dtype, variant) == "int8"
+    if is_integer:
+        found = INTEGER_MMA
+    if is_held_out(INTEGER_MMA_FITTED if is_integer else GGML_FITTED):
         found = _unseen_variant(part, name)
     if of:
         share = num_rows / (num_rows + TILE / 2) if num_rows and is_held_out(EXPERTS_FITTED) else EXPERTS_SHARE

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from sim.laws.cpu import fault_time
 from sim.laws.cpu_matrix import socket_rate
-from sim.laws.kernels import peak
+from sim.laws.kernels import multiplied_in, peak
 from sim.laws.paging import gpu_fault_rate
 from sim.placement.plan import Placement
 from sim.program.coherence import Coherence
@@ -113,11 +113,11 @@ class _Lowering:
     def _peak(self, group: Group) -> float:
         """FLOP/s of one rank's device in the fastest number format that the step computes in; of a socket, what cores reach."""
         kernels = self.outline.kernels
-        formats = {kernel.dtype for item in kernels for kernel in item if kernel.flops} or {"bf16"}
+        formats = {(kernel.dtype, kernel.variant) for item in kernels for kernel in item if kernel.flops} or {("bf16", "")}
         part = self.machine.part(group.device)
         if group.device not in self.machine.gpus():
             return socket_rate(part, (kernel for item in kernels for kernel in item))
-        return max(peak(part, dtype)[1] for dtype in formats)
+        return max(peak(part, multiplied_in(part, *found))[1] for found in formats)
 
     def _joins(self) -> dict[str, Operation]:
         """For each collective of a class of several groups, the instant at which all of them have come to it.

@@ -6,7 +6,7 @@ from sim.config import scenario_of
 from sim.experiment import run
 from sim.held_out import hold_out
 from sim.laws.decode import decode_class
-from sim.laws.kernels import EXPERTS_SHARE, variant_rate
+from sim.laws.kernels import EXPERTS_SHARE, multiplied_in, variant_rate
 from sim.placement.capacity import plan_footprint
 from sim.workload import shapes
 from sim.workload.decode import generate
@@ -118,6 +118,18 @@ def test_kernels_without_measurements_reach_what_their_units_are_fed(compute, va
         )
     finally:
         hold_out(())
+
+
+@pytest.mark.parametrize(("memory", "dtype", "flops_per_cycle"), [("gddr6x", "int8", 680), ("lpddr5x-8533-soc", "fp16", 320)])
+def test_block_formats_are_multiplied_as_integers_on_cards_with_tensor_cores(memory, dtype, flops_per_cycle):
+    part = {
+        "vendor": "nvidia", "memory": {"part": memory}, "cores": 10, "clock": 1e9, "gemm_efficiency": {"fp16": 1.0},
+        "compute": {"fp16": 5e13, "int8": 2e14},
+    }  # fmt: skip
+    assert multiplied_in(part, "fp16", "ggml-graph-block") == dtype
+    assert variant_rate(part, "fp16", "ggml-graph-block") == pytest.approx(flops_per_cycle * 1e10)
+    assert multiplied_in(part, "fp16", "ggml-block") == multiplied_in(part, "fp16", "ggml-graph") == "fp16"
+    assert multiplied_in(part | {"compute": {"fp16": 5e13}}, "fp16", "ggml-graph-block") == "fp16"  # V100 has no such units
 
 
 def test_half_a_tile_is_lost_to_each_expert_where_none_was_measured():

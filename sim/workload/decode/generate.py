@@ -59,7 +59,8 @@ def _resident(sizes: Sizes, homes: Mapping[TensorClass, str]) -> tuple[Residency
     cpu_home = "dram" if homes.get(TensorClass.WEIGHTS, "gpu") == "gpu" else "home"
     layers = shape.layers / inference.pipeline_parallel
     on_cpu = inference.num_cpu_layers / shape.layers
-    weights = layers * sizes.layer_bytes + sizes.head_bytes
+    weights, head = layers * sizes.layer_bytes, sizes.head_bytes
+    with_cpu, with_gpu = (head, 0.0) if on_cpu else (0.0, head)
     experts = layers * sizes.routed_bytes * sizes.num_expert_layers_on_cpu / shape.layers * (1 - on_cpu)
     context = inference.prompt_length + inference.output_length
     cache = layers * sizes.sequences * sizes.attended(context) * sizes.kv_bytes_per_token
@@ -67,10 +68,12 @@ def _resident(sizes: Sizes, homes: Mapping[TensorClass, str]) -> tuple[Residency
     cached_by_cpu = "home" if kept in homes and homes[kept] != "gpu" else "dram"
     rows = (
         Residency(
-            tensor_class=kind, size_bytes=weights * (1 - on_cpu) - experts, tier="gpu" if inference.splits_weights else "home"
+            tensor_class=kind,
+            size_bytes=weights * (1 - on_cpu) + with_gpu - experts,
+            tier="gpu" if inference.splits_weights else "home",
         ),
         Residency(tensor_class=kept, size_bytes=cache * (1 - on_cpu)),
-        Residency(tensor_class=kind, size_bytes=weights * on_cpu + experts, tier=cpu_home),
+        Residency(tensor_class=kind, size_bytes=weights * on_cpu + with_cpu + experts, tier=cpu_home),
         Residency(tensor_class=kept, size_bytes=cache * on_cpu, tier=cached_by_cpu),
     )
     return tuple(row for row in rows if row.size_bytes > 0)

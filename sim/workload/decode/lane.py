@@ -244,8 +244,7 @@ class Lane:
             )  # fmt: skip
 
     def _head(self, stage: str, mark: Mapping[str, Any]) -> None:
-        sizes = self.sizes
-        if self.num_cpu_layers == sizes.shape.layers:
+        if self.num_cpu_layers:  # llama.cpp takes the head to the GPU after all layers only
             self._last = self.cpu.head(self.stages[0], [self._last], mark)
             return
         self._last = self._add(stage, "compute", Kind.COMPUTE, "logits", [self._last], kernels=(self.kernels.head(),), **mark)

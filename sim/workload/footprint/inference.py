@@ -67,7 +67,7 @@ def inference_footprint(
     if inference.splits_weights:  # the others are computed on the CPU, where the placement puts them
         elsewhere = {tier: share for tier, share in weights.items() if tier != "gpu"} or {"dram": 1.0}
         whole = sum(elsewhere.values())
-        kept = on_gpu * (1.0 - _cpu_expert_share(inference))
+        kept = (1.0 - _cpu_share(inference)) * (1.0 - _cpu_expert_share(inference))
         weights = {"gpu": kept} | {tier: (1.0 - kept) * share / whole for tier, share in elsewhere.items()}
     cache = homes.get(TensorClass.KV_CACHE, {"gpu": on_gpu} | ({"dram": 1.0 - on_gpu} if on_gpu < 1 else {}))
     terms = [
@@ -121,6 +121,15 @@ def inference_footprint(
 
 def _gpu(name: str, kind: TensorClass, size: float, moments: tuple[str, ...] = PASSES) -> Term:
     return Term(name=name, tensor_class=kind, tier="gpu", size_bytes=size, moments=moments)
+
+
+def _cpu_share(inference: Inference) -> float:
+    """Share of all weights that stays with the CPU's layers: theirs, and both ends of the model (llama.cpp, load_tensors)."""
+    if not inference.num_cpu_layers:
+        return 0.0
+    count, stored = parameters(inference.model), stored_weight(inference)
+    ends = count.embedding * stored.embedding + count.head * stored.head
+    return (ends + (stored.size(count) - ends) * inference.num_cpu_layers / inference.model.layers) / stored.size(count)
 
 
 def _cpu_expert_share(inference: Inference) -> float:
