@@ -22,6 +22,8 @@ from sim.interchange.job_files import (
     read_json,
     read_launch,
     read_megatron,
+    read_toml,
+    read_torchtitan,
     read_torchtune,
     read_trainer,
 )
@@ -33,6 +35,8 @@ from sim.workload.shapes import builtin, from_huggingface
 DEFAULT_MODEL = "llama-2-7b"
 DEFAULT_TOPOLOGY = "dgx-a100"
 DEFAULT_LENGTH = 2048
+#: the heading of a table of TOML, behind comments and empty lines
+_TABLE = re.compile(rb"(?:\s*#[^\n]*\n|\s+)*\[[\w.]+\]\s*(?:#[^\n]*)?\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +70,17 @@ def import_deepspeed(path: Path, asked: Asked) -> ImportedJob:
 
 
 def import_huggingface(path: Path, asked: Asked) -> ImportedJob:
-    """Scenario of an accelerate YAML, TrainingArguments (JSON or YAML; with the DeepSpeed file that they name) or torchtune's.
+    """Scenario of an accelerate YAML, TrainingArguments (JSON or YAML; with the DeepSpeed file that they name), torchtune's
+    YAML or torchtitan's TOML.
 
     Raises InputError like `import_deepspeed`.
     """
-    root = _json_block(path) if _is_json(path) else _yaml_block(path)
+    root = _json_block(path) if _is_json(path) else _toml_block(path) if _is_toml(path) else _yaml_block(path)
     deepspeed: Mapping[str, Any] | str | None = None
-    if is_torchtune(root):
+    if _is_toml(path):
+        machine = len(load_machine(asked.topology or DEFAULT_TOPOLOGY).gpus())
+        settings = read_torchtitan(root, Known(gpus=asked.gpus, gpus_at_most=machine))
+    elif is_torchtune(root):
         settings = read_torchtune(root)
     else:
         settings, deepspeed = read_accelerate(root) if is_accelerate(root) else read_trainer(root)
@@ -148,15 +156,29 @@ def _text_block(text: str, file: str, name: str) -> Block:
     return Block(data, f"{file}: {name}", line_of)
 
 
+def _toml_block(path: Path) -> Block:
+    data, line_of = read_toml(path)
+    return Block(data, str(path), line_of)
+
+
+def _is_toml(path: Path) -> bool:
+    """Whether it is TOML: by its name, or by a table's heading before any other content."""
+    return path.suffix == ".toml" or bool(_TABLE.match(_beginning(path)))
+
+
 def _yaml_block(path: Path) -> Block:
     document = read_yaml(path)
     return Block(document.data, str(path), lambda keys: document.line(keys))
 
 
 def _is_json(path: Path) -> bool:
+    return _beginning(path).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
+
+
+def _beginning(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
-            return stream.read(512).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
+            return stream.read(512)
     except OSError as error:
         raise InputError(Fault(what=f"cannot be read: {(error.strerror or '').lower()}", file=str(path))) from None
 
