@@ -125,3 +125,13 @@ def test_a_tool_that_runs_on_a_known_framework_is_answered_with_its_name(kind: s
     block = {"name": "x", "topology": "dgx-a100", "workload": {kind: {"model": "llama-2-7b", "framework": name}}}
     with pytest.raises(InputError, match=f"did you mean '{meant}'"):
         scenario_of(block).resolve()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "told"),
+    [("training", "DataParallel", "write ddp"), ("inference", "fsdp", "write tensor_parallel")],
+)
+def test_a_way_to_run_that_is_not_modelled_says_so_and_what_is(kind: str, name: str, told: str) -> None:
+    block = {"name": "x", "topology": "dgx-a100", "workload": {kind: {"model": "llama-2-7b", "framework": name}}}
+    with pytest.raises(InputError, match=f"not modelled.*{told}"):
+        scenario_of(block).resolve()

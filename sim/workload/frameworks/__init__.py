@@ -362,8 +362,18 @@ _ALSO_CALLED = {
 }  # fmt: skip
 
 
+#: ways to train that no profile describes, and what to write for the nearest that one does
+_NOT_MODELLED = dict.fromkeys(
+    ("dp", "dataparallel", "data-parallel"),
+    "nn.DataParallel, one process that copies the model to every GPU in each step, is not modelled and slower than one process "
+    "per GPU: write ddp",
+)
+
+
 def remedy(name: str) -> str:
     """What to write instead of an unknown framework name."""
+    if name.lower() in _NOT_MODELLED:
+        return _NOT_MODELLED[name.lower()]
     meant = _ALSO_CALLED.get(name.lower()) or next(iter(get_close_matches(name, PROFILES, n=1)), "")
     return f"did you mean {meant!r}?" if meant else f"use one of {', '.join(sorted(PROFILES))}"
 

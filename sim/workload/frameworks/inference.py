@@ -179,6 +179,8 @@ _ALSO_CALLED = {
 
 def remedy(name: str) -> str:
     """What to write in place of an unknown profile's name."""
+    if name.lower() in ("fsdp", "fully-sharded"):
+        return "weights that GPUs gather for every token are not modelled: write tensor_parallel, or placement: {weights: dram}"
     known = _ALSO_CALLED.get(name.lower())
     near = [known] if known else get_close_matches(name, INFERENCE_PROFILES, n=1)
     return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(INFERENCE_PROFILES)}"
