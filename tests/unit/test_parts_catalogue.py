@@ -26,7 +26,7 @@ optane-dcpmm-256gb optane-200-256gb
 v100-16gb-sxm v100-32gb-sxm t4 a10 a100-40gb-sxm a100-80gb-sxm h100-pcie h100-sxm h200-sxm b200-sxm gb200 gb300 l40s
 rtx-3090 rtx-4090 rtx-5090 mi250x-die mi300x mi300a mi325x mi355x
 epyc-7742 epyc-7763 epyc-9554p epyc-9654 epyc-9755 xeon-8280 xeon-8380 xeon-8480 xeon-8592 xeon-6980p xeon-max-9480
-grace-480gb m1 m2-ultra m3-max m4-max strix-halo gb10
+grace-480gb m1 m2-ultra m3-max m4-max m5-max strix-halo gb10
 """
 #: dense peaks in TFLOP/s from the vendors' data sheets (sparse ones are twice as high)
 DENSE = {
