@@ -186,10 +186,23 @@ def _beginning(path: Path) -> bytes:
 def _of_deepspeed(given: Mapping[str, Any] | str, settings: JobSettings, asked: Asked, model: str, path: Path) -> JobSettings:
     """DeepSpeed's part of Trainer or accelerate arguments; "auto" takes the values that stand beside it."""
     if isinstance(given, str):
-        block = _json_block(path.parent / given if not Path(given).is_absolute() else Path(given))
+        block = _json_block(_beside(path, given))
     else:
         block = Block(given, str(path), lambda _: 0, ("deepspeed",))
     return read_deepspeed(block, _known(asked, model, settings))
+
+
+def _beside(path: Path, name: str) -> Path:
+    """A file that another names: beside it, or from a folder above, as tools start in the root of their repository.
+
+    Raises InputError where it is in none of them.
+    """
+    for folder in (path.parent, *path.resolve().parents[1:5]):
+        if (folder / name).is_file():
+            return folder / name
+    if (path.parent / Path(name).name).is_file():
+        return path.parent / Path(name).name
+    raise InputError(Fault(what=f"names {name!r}, which is not there", file=str(path), remedy="copy that file beside this one"))
 
 
 def _known(asked: Asked, model: str, settings: JobSettings) -> Known:

@@ -355,3 +355,40 @@ def test_precision_is_read_in_any_case(tmp_path: Path) -> None:
     )
     training = import_huggingface(path, Asked(topology="dgx-a100")).document["workload"]["training"]
     assert training["precision"] == "bf16"
+
+
+LLAMA_FACTORY = "model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nper_device_train_batch_size: 1\ncutoff_len: 2048\n"
+AXOLOTL = "base_model: NousResearch/Meta-Llama-3-8B\nmicro_batch_size: 2\nsequence_len: 4096\nbf16: auto\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        (LLAMA_FACTORY + "finetuning_type: full", "checkpointing", {"active": True}),
+        (LLAMA_FACTORY + "finetuning_type: full\ndisable_gradient_checkpointing: true", "checkpointing", {"active": False}),
+        (LLAMA_FACTORY + "finetuning_type: full\nuse_unsloth_gc: true", "checkpointing", {"active": True, "offload": True}),
+        (LLAMA_FACTORY + "finetuning_type: freeze\nfreeze_trainable_layers: 8", "trainable_layers", 8),
+        (AXOLOTL + "gradient_checkpointing: offload", "checkpointing", {"active": True, "offload": True}),
+        (AXOLOTL + "liger_fused_linear_cross_entropy: true", "loss", "fused_linear"),
+        (AXOLOTL + "tensor_parallel_size: 2\ncontext_parallel_size: 2", "parallelism", {"tensor": 2, "context": 2, "data": 2}),
+        (AXOLOTL + "fsdp_version: 2\nfsdp_config:\n  offload_params: true\n  reshard_after_forward: false", "parallelism",
+         {"zero_stage": 2, "data": 8}),
+        ("compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n"
+         "parallelism_config:\n  parallelism_config_dp_replicate_size: 2\n  parallelism_config_dp_shard_size: 4\n",
+         "parallelism",
+         {"zero_stage": 3, "data": 8, "shard_group": 4}),
+    ],
+)  # fmt: skip
+def test_keys_of_the_tools_of_2025(tmp_path: Path, text: str, key: str, value: object) -> None:
+    assert training(huggingface(tmp_path, text))[key] == value
+
+
+def test_a_deepspeed_file_is_looked_for_from_the_root_of_the_tool(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "z2.json").write_text(json.dumps({"zero_optimization": {"stage": 2}}))
+    folder = tmp_path / "examples" / "full"
+    folder.mkdir(parents=True)
+    job = huggingface(folder, LLAMA_FACTORY + "finetuning_type: full\ndeepspeed: configs/z2.json\n")
+    assert training(job)["parallelism"]["zero_stage"] == 2
+    with pytest.raises(InputError, match="which is not there; copy that file beside this one"):
+        huggingface(folder, LLAMA_FACTORY + "finetuning_type: full\ndeepspeed: configs/z3.json\n")

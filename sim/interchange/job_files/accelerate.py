@@ -63,10 +63,19 @@ def read_accelerate(root: Block) -> tuple[JobSettings, str]:
     else:
         root.fault("distributed_type", f"{kind} is not modelled", "DEEPSPEED, FSDP, MEGATRON_LM, MULTI_GPU or NO")
     split = root.block("parallelism_config")
-    for key, ours in (("parallelism_config_tp_size", "tensor"), ("parallelism_config_cp_size", "context")):
+    for key, ours in (
+        ("parallelism_config_tp_size", "tensor"),
+        ("parallelism_config_cp_size", "context"),
+        ("parallelism_config_sp_size", "context"),
+    ):
         if (size := split.count(key, least=1)) and size > 1:
             found.training[f"parallelism.{ours}"] = size
-    inert = ("parallelism_config_dp_shard_size", "parallelism_config_dp_replicate_size", "parallelism_config_cp_comm_strategy")
+    copies, shards = (split.count(f"parallelism_config_dp_{part}_size", least=1) for part in ("replicate", "shard"))
+    if copies and copies > 1:
+        found.training["parallelism.shard_group"] = shards or 1
+    inert = ("parallelism_config_cp_comm_strategy", "parallelism_config_cp_backend", "parallelism_config_sp_backend",
+             "parallelism_config_sp_seq_length", "parallelism_config_sp_seq_length_is_variable",
+             "parallelism_config_sp_attn_implementation")  # fmt: skip
     absent = {"deepspeed_config", "fsdp_config", "megatron_lm_config"} - root.asked  # of another launcher
     for block, known in (
         (root, _INERT | absent),

@@ -54,7 +54,10 @@ _INERT_STARTS = (
     "streaming", "instruct", "text_", "use_reentrant", "quantization_method", "lora_target_parameters", "jit_mode",
     "ray_", "mp_parameters", "average_tokens", "eos_", "pad", "assistant_only", "completion_only", "use_legacy",
     "liger_kernel", "restore_", "predict_", "model_type", "sample_packing", "num_epochs", "saves_per_epoch", "wandb_",
-    "special_tokens", "xformers", "strict", "val_set_size", "is_",
+    "special_tokens", "xformers", "use_dora", "use_rslora", "neat_packing", "upcast_", "galore", "use_galore", "badam",
+    "use_badam", "loftq", "layers_", "megatron_", "auto_mapping", "corda", "eva_", "plugins", "liger_", "lora_model_dir",
+    "early_stopping", "debug", "dp_", "tf32", "use_adam_mini", "pissa", "lora_qkv", "lora_mlp", "lora_o_",
+    "strict", "val_set_size", "is_",
 )  # fmt: skip
 
 
@@ -78,6 +81,9 @@ def read_trainer(root: Block) -> tuple[JobSettings, Mapping[str, Any] | str | No
     _memory(root, found)
     _adapter(root, found)
     _fsdp(root, found)
+    for ours, keys in (("tensor", ("tensor_parallel_size", "tp_size")), ("context", ("context_parallel_size",))):
+        if (size := root.count(root.first(*keys), least=1)) and size > 1:
+            found.training[f"parallelism.{ours}"] = size
     deepspeed = root.get("deepspeed")
     if deepspeed is not None and not isinstance(deepspeed, (str, Mapping)):
         root.fault("deepspeed", "expected the name of a file or a mapping")
@@ -126,15 +132,22 @@ def _numbers(root: Block, found: JobSettings) -> None:
 
 def _memory(root: Block, found: JobSettings) -> None:
     key = root.first("gradient_checkpointing", "use_gradient_checkpointing")
-    if root.get(key) == "unsloth":  # checkpoints move to the host
+    is_moved = root.flag("use_unsloth_gc")
+    if root.get(key) in ("unsloth", "offload", "offload_disk") or is_moved:  # checkpoints move to the host
         found.training |= {"checkpointing.active": True, "checkpointing.offload": True}
     elif root.flag(key):
         found.training["checkpointing.active"] = True
+    elif "finetuning_type" in root.data and root.get(key) is None:  # LLaMA-Factory recomputes unless told not to
+        is_off = bool(root.flag("disable_gradient_checkpointing"))
+        found.training["checkpointing.active"] = not is_off
+        if not is_off:
+            found.resolved.append("activation checkpointing: on, as LLaMA-Factory does unless disable_gradient_checkpointing")
     if root.flag("torch_compile"):
         found.training["compile"] = True
-    if root.flag(root.first("use_liger_kernel", "use_liger", "enable_liger_kernel")):
+    root.asked.add("disable_gradient_checkpointing")
+    if root.flag(root.first("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")):
         found.training["loss"] = "fused_linear"
-    attention = root.get(root.first("attn_implementation", "flash_attn", "flash_attention"))
+    attention = root.get(root.first("attn_implementation", "flash_attn", "flash_attention", "sdp_attention"))
     if attention is not None:
         is_eager = str(attention).lower() in ("eager", "disabled", "false")
         found.training["attention"] = "eager" if is_eager else "flash"
@@ -150,7 +163,10 @@ def _adapter(root: Block, found: JobSettings) -> None:
     dropout = root.number("lora_dropout")
     kind = (root.word("peft_type") or root.word("finetuning_type") or root.word("adapter") or "").lower()
     is_lora = kind in ("lora", "qlora") or (not kind and bool(root.flag("use_peft") or (rank and rank_key != "r")))
-    if kind not in ("", "lora", "qlora", "full", "none"):
+    if kind == "freeze":  # LLaMA-Factory: the last layers alone
+        found.training["trainable_layers"] = root.count("freeze_trainable_layers", least=1) or 2
+    root.asked.add("freeze_trainable_layers")
+    if kind not in ("", "lora", "qlora", "full", "none", "freeze"):
         key = next(name for name in ("peft_type", "finetuning_type", "adapter") if name in root)
         root.fault(key, f"{kind!r} is not modelled", "lora, qlora or full")
     bits = root.count("quantization_bit")
@@ -203,7 +219,9 @@ def _fsdp(root: Block, found: JobSettings) -> None:
     raw = root.get("fsdp")
     options = raw if isinstance(raw, list) else str(raw or "").replace(",", " ").split()
     block = root.block("fsdp_config") if isinstance(root.data.get("fsdp_config"), Mapping) else None
-    root.asked.add("fsdp_config")
+    root.asked.update(("fsdp_config", "fsdp_version"))
+    if not options and block is not None and block.data and "base_model" in root.data:  # axolotl's form of 2025
+        options = ["full_shard" if block.flag("reshard_after_forward") is not False else "shard_grad_op"]
     if not options or options == ["True"]:
         return
     words = [str(word) for word in options]
