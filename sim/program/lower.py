@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sim.laws.cpu import fault_time
 from sim.laws.cpu_matrix import socket_rate
 from sim.laws.kernels import multiplied_in, peak
-from sim.laws.paging import gpu_fault_rate
 from sim.placement.plan import Placement
 from sim.program.coherence import Coherence
-from sim.program.kernels import Compute, compute
 from sim.program.lower_demands import Demands, home_of
+from sim.program.operation_numbers import OperationNumbers
 from sim.program.ranks import TIER, Group, arrange
-from sim.program.transfers import STORAGE_KINDS, sm_channel
+from sim.program.transfers import sm_channel
 from sim.program.written import WRITTEN, Numbers, Written
 from sim.records import (
-    INFINITY,
     Allocation,
     Channel,
     Kind,
@@ -27,13 +24,8 @@ from sim.records import (
     StepOperation,
     Stream,
     Tier,
-    Uses,
 )
 from sim.topology.machine import Machine
-
-#: a kernel gives way to whatever moves data beside it: copy engines and collectives are not throttled by arithmetic
-_COMPUTE_WEIGHT = 1e-3
-_WITHOUT_WORK = (Kind.MARKER, Kind.ALLOCATE, Kind.FREE)
 
 
 def lower(
@@ -52,7 +44,7 @@ class _Lowering:
         self.step, self.machine = step, machine
         self.demands = Demands(step, machine, placement, coherence)
         self.outline = self.demands.outline
-        self._computes: dict[tuple[str, int, float, bool], Compute] = {}
+        self.numbers = OperationNumbers(self.demands, machine)
         self.ranks = arrange(step, machine, self.demands.footways, is_folded=is_folded)
 
     def program(self) -> Program:
@@ -78,7 +70,7 @@ class _Lowering:
         groups, fresh = self.ranks.groups, list[Written]()
         written = WRITTEN.get(self._layout(), lambda: self._write(fresh))
         if not fresh:
-            written.renew(lambda op, group: self._numbers(op, groups[group]))
+            written.renew(lambda op, group: self.numbers.of(op, groups[group]))
         return written
 
     def _layout(self) -> tuple[object, ...]:
@@ -102,10 +94,10 @@ class _Lowering:
         for index, group in enumerate(self.ranks.groups):
 
             def ask(op: StepOperation, group: Group = group) -> Numbers:
-                return self._numbers(op, group)
+                return self.numbers.of(op, group)
 
             for op in self.outline.by_class[group.rank_class]:
-                written.add(op, index, (index, *self._slot(op, group)), ask, self._text(op, group, joins.get(op.id)))
+                written.add(op, index, (index, *self.numbers.key(op, group)), ask, self._text(op, group, joins.get(op.id)))
         written.operations.extend(joins.values())
         fresh.append(written)
         return written
@@ -133,7 +125,7 @@ class _Lowering:
             for op in self.outline.by_class[name]:
                 if op.kind != Kind.COLLECTIVE:
                     continue
-                stream = f"{self._id(op.stream, groups[0])}_join"
+                stream = f"{groups[0].own(op.stream)}_join"
                 sequence = counts[stream] = counts.get(stream, -1) + 1
                 waits = tuple(wait for group in groups for wait in self._joined(op, group))
                 joins[op.id] = Operation(
@@ -150,9 +142,9 @@ class _Lowering:
         if join is not None:
             after += (join.id,)
         return {
-            "id": self._id(op.id, group),
+            "id": group.own(op.id),
             "kind": op.kind,
-            "stream": self._id(op.stream, group),
+            "stream": group.own(op.stream),
             "sequence": op.sequence,
             "name": op.name,
             "after": after,
@@ -165,99 +157,19 @@ class _Lowering:
             "size_bytes": op.size_bytes,
         }
 
-    def _slot(self, op: StepOperation, group: Group) -> tuple[object, ...]:
-        """What decides the numbers of an operation of a group."""
-        if op.kind == Kind.COMPUTE:
-            return (id(op.kernels), op.dispatch_s, op.is_host_allocated, op.fixed_s)
-        if op.kind in _WITHOUT_WORK:
-            return (op.fixed_s,)
-        return (
-            *self.demands.key(op, group.ranks[0]),
-            op.rate_share,
-            op.is_faulted,
-            op.is_clean,
-            op.compute_share,
-            op.fixed_s,
-            op.mapped_bytes,
-        )
-
-    def _numbers(self, op: StepOperation, group: Group) -> Numbers:
-        """The fields of an operation that depend on how fast the machine is."""
-        if op.kind == Kind.COMPUTE:
-            return self._compute(op, group)
-        if op.kind in _WITHOUT_WORK:
-            return {"latency_s": op.fixed_s}
-        work, flow = self.demands.flow(op, group.ranks[0], group.device)
-        uses = self._named(flow.uses, group)
-        rate = min([flow.rate_cap, *(self.machine.channels[name].bandwidth_per_s / cost for name, cost in flow.uses if cost)])
-        if op.compute_share and flow.rate_cap:
-            uses = (*uses, (self._name(sm_channel(group.device), group), op.compute_share / rate)) if rate < INFINITY else uses
-        return {
-            "work": work if uses else 0.0,
-            "uses": uses if work else (),
-            "rate_cap": self._rate_cap(op, group, flow.rate_cap, rate),
-            "latency_s": (flow.latency_s if work else 0.0) + op.fixed_s + self._mapping_s(op, group),
-            "window_bytes": flow.window_bytes,
-            "write_share": flow.write_share,
-            "weight": flow.weight,
-        }
-
-    def _mapping_s(self, op: StepOperation, group: Group) -> float:
-        """Seconds until the host's kernel has mapped the fresh memory that an operation works on."""
-        if not op.mapped_bytes:
-            return 0.0
-        page = self.machine.part(self.machine.host_of(group.device)).get("page")
-        return fault_time(op.mapped_bytes, float(page)) if page else 0.0  # type: ignore[arg-type]
-
-    def _rate_cap(self, op: StepOperation, group: Group, own: float, path: float) -> float:
-        """Bytes/s of a transfer alone: what the path does, less what a framework or page faults lose on it."""
-        if op.is_faulted and not self.machine.part(group.device).get("c2c"):  # over a coherent link nothing has to move first
-            return gpu_fault_rate(path, is_clean=op.is_clean)
-        return own if op.rate_share == 1.0 or self._is_storage(op, group) else op.rate_share * path
-
-    def _is_storage(self, op: StepOperation, group: Group) -> bool:
-        """Whether a drive is at an end of the copy: its own rate is slower than what a framework loses on the link."""
-        ends = (tier for end in (op.source, op.target) for tier, _ in self.demands.routes.shares(end, group.device, op.layer))
-        return any(self.machine.tiers[tier].kind in STORAGE_KINDS for tier in ends)
-
-    def _compute(self, op: StepOperation, group: Group) -> Numbers:
-        key = (group.device, id(op.kernels), op.dispatch_s, op.is_host_allocated)
-        if key not in self._computes:
-            self._computes[key] = compute(
-                op, self.machine.part(group.device), self.demands.access(group.device), self.demands.lent(group.device)
-            )
-        done = self._computes[key]
-        uses = self._named(done.uses, group)
-        if self.outline.has_sm and done.work:
-            uses = (*uses, (self._name(sm_channel(group.device), group), done.busy_s / done.work))
-        return {
-            "work": done.work,
-            "uses": uses,
-            "rate_cap": done.rate_cap,
-            "latency_s": op.fixed_s,
-            "weight": _COMPUTE_WEIGHT,
-            "flops": done.flops,
-            "arithmetic_s": done.arithmetic_s,
-            "launch_s": done.launch_s,
-        }
-
     def _renamed(self, wait: str, group: Group) -> list[str]:
         """The operation that `group` waits for: its own, or every group's of another class."""
         rank_class = wait.split(".", 1)[0]
         if rank_class == group.rank_class:
-            return [self._id(wait, group)]
-        return [self._id(wait, other) for other in self.ranks.of_class[rank_class]]
+            return [group.own(wait)]
+        return [other.own(wait) for other in self.ranks.of_class[rank_class]]
 
     def _joined(self, op: StepOperation, twin: Group) -> list[str]:
         """What a collective waits for on behalf of a group of its class: its inputs, and its stream's turn."""
-        waits = [self._id(wait, twin) for wait in op.after if wait.split(".", 1)[0] == twin.rank_class]
+        waits = [twin.own(wait) for wait in op.after if wait.split(".", 1)[0] == twin.rank_class]
         if op.sequence:
-            waits.append(self._id(f"{op.stream}.{op.sequence - 1}", twin))
+            waits.append(twin.own(f"{op.stream}.{op.sequence - 1}"))
         return waits
-
-    @staticmethod
-    def _id(name: str, group: Group) -> str:
-        return name if group.name == group.rank_class else group.name + name[len(group.rank_class) :]
 
     def _allocations(self, items: Sequence[Residency], group: Group) -> tuple[Allocation, ...]:
         return tuple(allocation for item in items for allocation in self._allocation(item, group)) if items else ()
@@ -265,7 +177,7 @@ class _Lowering:
     def _allocation(self, item: Residency, group: Group) -> Iterable[Allocation]:
         for tier, share in self.demands.routes.homes(home_of(item), group.device, -1):
             yield Allocation(
-                tier=self._name(TIER + tier, group).removeprefix(TIER),
+                tier=group.channel(TIER + tier).removeprefix(TIER),
                 tensor_class=item.tensor_class,
                 size_bytes=item.size_bytes * share,
             )
@@ -274,17 +186,6 @@ class _Lowering:
         return ((allocation, group.count) for item in self.step.resident for allocation in self._allocation(item, group))
 
     # ------------------------------------------------------------------------------------------------- channels and tiers
-
-    @staticmethod
-    def _name(channel: str, group: Group) -> str:
-        return group.folded[channel][0] if channel in group.folded else channel
-
-    def _named(self, uses: Sequence[tuple[str, float]], group: Group) -> Uses:
-        total: dict[str, float] = {}
-        for channel, cost in uses:
-            name = self._name(channel, group)
-            total[name] = total.get(name, 0.0) + cost
-        return tuple(total.items())
 
     def _channels(self, used: set[str]) -> tuple[Channel, ...]:
         found: dict[str, Channel] = {}

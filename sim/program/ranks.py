@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sim.errors import Fault, InputError
-from sim.records import Kind, RankClass, Step
+from sim.records import Kind, RankClass, Step, Uses
 from sim.topology.machine import Machine
 
 #: what a rank's operations may cross, hop by hop: the names of channels, in a fixed order for every rank
@@ -40,6 +40,22 @@ class Group:
     def count(self) -> int:
         """Members."""
         return len(self.ranks)
+
+    def own(self, name: str) -> str:
+        """The group's own operation or stream of that name of its rank class."""
+        return name if self.name == self.rank_class else self.name + name[len(self.rank_class) :]
+
+    def channel(self, name: str) -> str:
+        """Name in the program of a channel (or tier, with its prefix) of the representative."""
+        return self.folded[name][0] if name in self.folded else name
+
+    def uses(self, uses: Uses) -> Uses:
+        """The same uses by the names of the program; channels that are one there are one use."""
+        total: dict[str, float] = {}
+        for channel, cost in uses:
+            name = self.channel(channel)
+            total[name] = total.get(name, 0.0) + cost
+        return tuple(total.items())
 
 
 class Ranks:
