@@ -12,7 +12,7 @@ TiersimError
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,11 @@ class InputError(TiersimError):
             faults = Fault(what=faults)
         self.faults: tuple[Fault, ...] = (faults,) if isinstance(faults, Fault) else tuple(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+def of_source(error: InputError, source: str) -> InputError:
+    """The same faults as found in the file that a document was made of, when that document is never written."""
+    return InputError([replace(fault, file=source, line=0) for fault in error.faults])
 
 
 class MachineError(InputError):

@@ -97,7 +97,7 @@ def machine(
     figures = [figure for kind, paths in measured.items() for path in paths or () for figure in read_figures(path, kind)]
     draft = machine_document(layouts, figures, gpu=gpu)
     name = name or output.stem
-    write_machine(draft, name, output)
+    write_machine(draft, name, output, [path for paths in (hwloc, topo, *measured.values()) for path in paths or ()])
     if is_json:
         import json
 

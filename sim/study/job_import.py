@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sim.config import load_machine, read_yaml, scenario_of
-from sim.errors import Fault, InputError
+from sim.errors import Fault, InputError, of_source
 from sim.interchange.job_files import (
     Block,
     JobSettings,
@@ -58,6 +58,7 @@ class ImportedJob:
 
     document: dict[str, Any]
     settings: JobSettings
+    source: str = ""
     assumed: list[str] = field(default_factory=list)
 
 
@@ -140,7 +141,10 @@ def defined(pairs: Iterable[str]) -> dict[str, str]:
 
 def write_job(job: ImportedJob, path: Path) -> None:
     """Write the scenario after it was resolved: what cannot run is never written. Raises InputError."""
-    scenario_of(job.document, file=str(path)).resolve()
+    try:
+        scenario_of(job.document, file=str(path)).resolve()
+    except InputError as error:
+        raise of_source(error, job.source or str(path)) from None
     text = "# Written by `tiersim import`.\n" + as_yaml(job.document)
     write_whole(path, text)
 
@@ -221,8 +225,12 @@ def _known(asked: Asked, model: str, settings: JobSettings) -> Known:
 
 def _hidden(model: str) -> int:
     if model.endswith(".json"):
-        data, _ = read_json(Path(model))
-        return from_huggingface(data, name=Path(model).stem).hidden
+        data, line_of = read_json(Path(model))
+        try:
+            return from_huggingface(data, name=Path(model).stem).hidden
+        except InputError as error:
+            faults = [replace(fault, file=model, line=line_of((fault.path,))) for fault in error.faults]
+            raise InputError(faults) from None
     return builtin(model).hidden
 
 
@@ -291,4 +299,4 @@ def _composed(settings: JobSettings, asked: Asked, model: str, assumed: list[str
     }
     if settings.placement:
         document["placement"] = dict(settings.placement)
-    return ImportedJob(document=document, settings=settings, assumed=assumed)
+    return ImportedJob(document=document, settings=settings, source=str(path), assumed=assumed)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sim.config.machine import machine_from
 from sim.config.yaml_source import parse_yaml
-from sim.errors import Fault, InputError
+from sim.errors import Fault, InputError, of_source
 from sim.interchange.machines import Figure, Layout
 from sim.study.calibration import as_yaml, write_whole
 from sim.study.machine_devices import add_devices
@@ -49,11 +49,14 @@ def document_of(draft: Draft, name: str) -> dict[str, Any]:
     return {key: value for key, value in document.items() if value}
 
 
-def write_machine(draft: Draft, name: str, path: Path) -> None:
-    """Write the topology file after reading it back: what cannot be built is never written.
+def write_machine(draft: Draft, name: str, path: Path, sources: Sequence[Path] = ()) -> None:
+    """Write the topology file after reading it back: what cannot be built is never written. `sources`: what it was made of.
 
     Raises InputError when the machine that the files describe cannot exist (with the fault), or the file cannot be written.
     """
     text = "# Written by `tiersim import machine`.\n" + as_yaml(document_of(draft, name))
-    machine_from(parse_yaml(text, str(path)), name=name)
+    try:
+        machine_from(parse_yaml(text, str(path)), name=name)
+    except InputError as error:
+        raise of_source(error, " with ".join(str(source) for source in sources) or str(path)) from None
     write_whole(path, text)
