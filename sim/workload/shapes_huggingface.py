@@ -24,6 +24,8 @@ _DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m
 _QUANTISED = {"fp8": "fp8", "mxfp4": "mxfp4", "bitsandbytes": "nf4"}
 #: where models of several modalities keep the language model
 _PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+#: dimensions that no model lacks
+_AT_LEAST_ONE = ("layers", "hidden", "heads", "vocabulary", "kv_heads", "head_dim")
 #: layers that are attention, of those that `layer_types` may name
 _ATTENTION = ("full_attention", "sliding_attention", "chunked_attention", "attention")
 
@@ -120,10 +122,17 @@ def _read(config: Config, architecture: str) -> dict[str, Any]:
     for ours, value in found.items():
         if isinstance(value, list) and value and value.count(value[0]) == len(value):
             found[ours] = value = value[0]  # one for each layer, all alike
-        if value is not None and not is_whole(value):
+        is_too_small = value == 0 and ours in _AT_LEAST_ONE
+        if value is not None and (not is_whole(value) or is_too_small):
             keys = " or ".join(k for k in ALIASES[ours] if k in config)
             shown = repr(value) if len(repr(value)) < 60 else repr(value)[:57] + "..."
-            faults.append(Fault(what=f"expected a whole number, got {shown}", path=keys, remedy="mend the config.json"))
+            faults.append(
+                Fault(
+                    what=f"expected a whole number{' of at least 1' * is_too_small}, got {shown}",
+                    path=keys,
+                    remedy="mend the config.json",
+                )
+            )
     missing = [ALIASES[ours][0] for ours in ("layers", "hidden", "heads", "vocabulary") if found[ours] is None]
     faults += [Fault(what=f"no {key!r}", path=key, remedy="is this a model's config.json?") for key in missing]
     if architecture in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu"):
@@ -141,7 +150,8 @@ def _read(config: Config, architecture: str) -> dict[str, Any]:
     if architecture in ("falcon", "mpt", "gpt_bigcode", "chatglm"):
         values["kv_heads"] = _grouped(config, values, architecture)
     if "ffn" not in values:
-        values["ffn"] = int(float(config.get("expansion_ratio") or 4) * values["hidden"])
+        ratio = config.get("expansion_ratio")
+        values["ffn"] = int((ratio if isinstance(ratio, int | float) and 0 < ratio < 1e6 else 4) * values["hidden"])
     values.setdefault("max_positions", 0)
     return values
 

@@ -49,6 +49,7 @@ def test_layers_of_another_kind_are_seen_under_a_known_name(key: str) -> None:
         ({"num_key_value_heads": [8, 4]}, "num_key_value_heads: expected a whole number"),
         ({"model_type": "deepseek_v3"}, "no whole 'qk_nope_head_dim'"),
         ({"model_type": "deepseek_v3", "qk_nope_head_dim": "128"}, "no whole 'qk_nope_head_dim'"),
+        ({"num_attention_heads": 0}, "num_attention_heads: expected a whole number of at least 1, got 0"),
         ({"num_hidden_layers": float("inf")}, "num_hidden_layers: expected a whole number"),
         ({"vocab_size": float("nan")}, "vocab_size: expected a whole number"),
     ],

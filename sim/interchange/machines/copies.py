@@ -31,6 +31,7 @@ _SCALES = {"By": 1.0, "kB": 2.0**10, "MB": 2.0**20}
 #: bandwidthTest before CUDA 10.1 divides KiB by ms and calls it MB/s; since then it prints GB/s of 1e9
 _OLD_MB = 1.024e6
 _TABLE = {"Host to Device": "h2d", "Device to Host": "d2h", "Device to Device": "d2d"}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 def looks_like(text: str) -> bool:
@@ -123,7 +124,7 @@ def _rocm_matrix(text: str, file: str) -> Iterator[Figure]:
             if cells and not cells[0].isdigit():
                 break
             for column, cell in zip(columns, cells[1:], strict=False):
-                if cell != "N/A" and int(cells[0]) in devices:
+                if int(cells[0]) in devices and _NUMBER.fullmatch(cell):
                     yield from _rocm_cell(int(cells[0]), column, float(cell) * 1e9, float(match[1] != "Uni"), names, file)
 
 
@@ -139,7 +140,7 @@ def _transfer_bench(text: str, file: str) -> Iterator[Figure]:
     columns = re.findall(r"(CPU|GPU) (\d+)", head[1])
     for match in _TRANSFER_ROW.finditer(text[head.end() :][: end.start() if end else None]):
         for (kind, number), cell in zip(columns, match[3].split(), strict=False):
-            if match[1] == "GPU" and cell != "N/A":
+            if match[1] == "GPU" and _NUMBER.fullmatch(cell):
                 own, other = f"gpu{int(match[2])}", f"gpu{int(number)}"
                 direction, device = (
                     ("d2h", own) if kind == "CPU" else ("d2d", own) if own == other else ("p2p", f"{own}-{other}")

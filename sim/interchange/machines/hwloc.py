@@ -244,10 +244,15 @@ def _bits(cpuset: str) -> frozenset[int]:
 
 
 def _number(text: str | None) -> float:
+    """A number of the file; 0 where there is none. Raises InputError for what is none, or none of a machine."""
     try:
-        return float(text) if text else 0.0
+        value = float(text) if text else 0.0
     except ValueError:
-        return 0.0
+        value = -1.0
+    if not 0 <= value < 1e18:
+        what = f"holds {str(text)[:40]!r} where a size, a rate or a number of a device belongs"
+        raise InputError(Fault(what=what, remedy="export it again with lstopo FILE.xml"))
+    return value
 
 
 def _size(text: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,8 @@ from sim.interchange import source
 from sim.interchange.machines import amd_topo, copies, fio, hwloc, mlc, nccl_tests, nvbandwidth, nvidia_topo, stream
 from sim.interchange.machines.figures import Figure, Layout
 
+#: above any rate in bytes/s, size in bytes or latency that a tool measures on one machine
+_LARGEST = 1e16
 #: quotation marks of mails and issues
 _QUOTE = re.compile(r"(?m)^[ \t]*>(?:[ \t]?>)*[ \t]?")
 
@@ -53,7 +56,11 @@ _FIGURES: dict[str, Callable[[str, str], list[Figure]]] = {
 
 def read_layout(path: str | Path, kind: str) -> Layout:
     """Layout of a file of kind "hwloc" or "topo". Raises InputError for any other file, with what it is."""
-    return _LAYOUTS[kind](_text(path, kind), str(path))
+    text = _text(path, kind)
+    try:
+        return _LAYOUTS[kind](text, str(path))
+    except InputError as error:
+        raise InputError([fault if fault.file else replace(fault, file=str(path)) for fault in error.faults]) from None
 
 
 def read_figures(path: str | Path, kind: str) -> list[Figure]:
@@ -62,6 +69,10 @@ def read_figures(path: str | Path, kind: str) -> list[Figure]:
     if not figures:
         what = f"has no whole result of {READERS[kind].tool}"
         raise InputError(Fault(what=what, remedy="the output is cut or the run failed: repeat it", file=str(path)))
+    for figure in figures:
+        if not all(0 <= number < _LARGEST for number in (figure.value, *figure.at.values()) if isinstance(number, float)):
+            what = f"{figure.source.removeprefix(f'{path}: ')} is no measurement: {figure.value:g} in SI units"
+            raise InputError(Fault(what=what, remedy="repeat the run, or leave the file out", file=str(path)))
     return figures
 
 
