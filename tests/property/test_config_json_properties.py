@@ -22,6 +22,7 @@ def test_a_damaged_configuration_is_read_or_refused(name: str, key: int, value: 
     keys = (*config, *KEYS)
     config[keys[key % len(keys)]] = value
     try:
-        assert parameters(from_huggingface(config)).total > 0
-    except InputError as error:
-        assert all(fault.what for fault in error.faults)
+        total = parameters(from_huggingface(config)).total
+    except InputError:
+        return
+    assert total > 0
