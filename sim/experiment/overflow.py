@@ -202,7 +202,8 @@ def page_cached(job: Job, machine: Machine) -> Job:
     hits = cache_hit_share(size, room, workload.dataset.epochs)
     if hits == 0.0:
         return job
-    data = dataclasses.replace(workload.data, bytes_per_sample=workload.data.bytes_per_sample * (1.0 - hits))
+    read, file = workload.data.bytes_per_sample, workload.data.bytes_per_file
+    data = dataclasses.replace(workload.data, bytes_per_sample=read * (1.0 - hits), bytes_per_file=file or read)
     return dataclasses.replace(job, workload=dataclasses.replace(workload, data=data))
 
 

@@ -6,6 +6,9 @@ from math import hypot
 
 #: blocks in flight for which data sheets state random reads: 32 by 16 workers (footnotes of Samsung, Micron and Kioxia)
 RATED_DEPTH = 512.0
+#: random reads that a file costs which no cache knows: its inode and its data; assumed (1 where metadata is cached, 4 with
+#: directories): a hard disk of 170 reads/s gave 43 images/s (pytorch issue 680)
+FILE_READS = 2.0
 
 
 def rate(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -10,6 +10,8 @@ from sim.errors import Fault, InputError
 from sim.kept import Kept
 from sim.laws.cpu import shared_work
 from sim.laws.cpu_matrix import barrier_seconds, core_seconds
+from sim.laws.storage import FILE_READS
+from sim.laws.storage import rate as storage_rate
 from sim.placement.plan import Placement
 from sim.program.coherence import Coherence
 from sim.program.collectives import collective
@@ -43,7 +45,7 @@ class Outline:
         """What decides an operation's route, apart from who runs it."""
         is_by_layer = self.is_by_layer and ("home:" in op.source + op.target or op.kind == Kind.HOST_UPDATE)
         layer = op.layer if is_by_layer else -1
-        how = (op.is_pinned, op.is_direct, op.is_spread, op.is_fused)
+        how = (op.is_pinned, op.is_direct, op.is_spread, op.is_fused, op.file_bytes, op.num_in_flight)
         return (op.kind, op.source, op.target, layer, how, op.collective, op.group, op.tensor_class, op.write_share)
 
     @cached_property
@@ -242,8 +244,25 @@ class Demands:
         source = self.routes.shares(op.source, device, op.layer) if op.source else ()
         target = self.routes.shares(op.target, device, op.layer) if op.target else ()
         if op.kind == Kind.IO:
-            return op.size_bytes, self.routes.io(source, target, device)
+            flow = self.routes.io(source, target, device)
+            return op.size_bytes, self._by_files(op, flow, source) if op.file_bytes else flow
         return op.size_bytes, self.routes.copy(source, target, device, is_pinned=op.is_pinned, is_direct=op.is_direct)
+
+    def _by_files(self, op: StepOperation, flow: Flow, source: Iterable[tuple[str, float]]) -> Flow:
+        """The flow of reading file by file: a drive spends on each of them what it could stream meanwhile."""
+        costs = dict(flow.uses)
+        for tier, _ in source:
+            drive, channel = self.machine.devices[self.machine.tiers[tier].device], self.machine.media[tier].channel
+            if drive.kind != "nvme" or channel not in costs:
+                continue
+            latency, operations = (float(drive.part[key]) for key in ("read_latency", "read_operations"))  # type: ignore[arg-type]
+            streamed = self.machine.channels[channel].bandwidth_per_s
+            in_flight = op.num_in_flight * sum(self._crowd.values())
+            rate = storage_rate(
+                op.file_bytes, in_flight, FILE_READS * latency, streamed / drive.count, operations / FILE_READS, drive.count
+            )
+            costs[channel] *= streamed / rate
+        return replace(flow, uses=tuple(costs.items()))
 
     def _is_one_sided(self, device: str) -> bool:
         """Whether all ranks have their GPUs on some of the host's sockets though there are ranks for each.

@@ -67,6 +67,8 @@ class StepOperation(Struct, frozen=True, kw_only=True):
     is_direct: bool = False  # storage to GPU memory without a bounce through host memory
     is_faulted: bool = False  # managed memory: the GPU's page faults bring the bytes in
     is_clean: bool = False  # and what they push out has a copy on the host: nothing is written back
+    file_bytes: float = 0.0  # io: read in files of this size, `num_in_flight` at a time, each of which waits for the drive
+    num_in_flight: float = 1.0
     rate_share: float = 1.0  # of a link's rate that the framework's copies reach; a drive at an end keeps its own
     # collective
     collective: CollectiveKind | None = None

@@ -177,6 +177,9 @@ class DataPipeline:
     workers: Annotated[int, Ge(0), Doc("loader processes per rank; 0 = in the training process")] = 4
     seconds_per_sample: Annotated[Seconds, Ge(0), Doc("CPU time of one sample on one core, e.g. '12 ms'")] = 0.0
     bytes_per_sample: Annotated[Bytes, Ge(0), Doc("bytes read from storage per sample")] = 0.0
+    bytes_per_file: Annotated[
+        Bytes, Ge(0), Doc("of storage, where samples are packed in files (shards, LMDB); default: each sample is a file")
+    ] = 0.0
     output_bytes_per_sample: Annotated[Bytes, Ge(0), Doc("bytes copied to the GPU per sample; default token ids")] = 0.0
     prefetch: Annotated[int, Ge(1), Doc("batches each worker prepares ahead")] = 2
     persistent_workers: Annotated[

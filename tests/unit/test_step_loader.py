@@ -6,7 +6,7 @@ import pytest
 
 from sim.config import scenario_of
 from sim.engine import replay
-from sim.experiment import prepare
+from sim.experiment import prepare, run
 from sim.laws.cpu import SLICE_S, SWITCH_S, shared_work
 from sim.metrics.breakdown import breakdown_s
 from sim.metrics.seen import Seen
@@ -285,3 +285,25 @@ def test_megatron_keeps_masters_on_the_gpu_when_states_leave():
 
 def _plan(scenario):
     return capacity_plan(scenario.job.workload, scenario.job.placement, scenario.machine)
+
+
+@pytest.mark.parametrize(("disk", "is_slower"), [("hdd-sata", True), ("nvme-pcie4-2tb", False)])
+def test_a_hard_disk_waits_for_every_file_and_not_for_packed_samples(disk, is_slower):
+    """170 reads/s of a 7,200 rpm disk, two per file, whatever reads: 110 KB files come at some 8 MB/s, shards at its 249."""
+
+    def step_s(**data):
+        fields = {"workers": 8, "bytes_per_sample": "110 KB", "storage": "disk0"} | data
+        training = {"model": "vit-b-16", "framework": "pytorch", "batch_size": 256, "sequence_length": 197, "data": fields}
+        block = {
+            "name": "files",
+            "topology": {"base": "a100-80gb-1x", "add": {"disk0": {"part": disk, "to": "cpu0"}}},
+            "workload": {"training": training},
+        }
+        return run(scenario_of(block).resolve(), with_penalty=False).summary.step_time_s
+
+    files, packed = step_s(), step_s(bytes_per_file="1 GB")
+    if is_slower:
+        assert 256 * 2 / 170 < files < 256 * 2 * 0.012
+        assert files > 10 * packed
+    else:
+        assert files == pytest.approx(packed, rel=1e-3)

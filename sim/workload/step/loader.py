@@ -107,7 +107,8 @@ class Loader:
             done.append(
                 self.builder.add(
                     lane.name, "reader", Kind.IO, "read samples", after=after, source=data.storage, target="dram",
-                    size_bytes=size, **mark,
+                    size_bytes=size, file_bytes=data.bytes_per_file or data.bytes_per_sample,
+                    num_in_flight=max(1, data.workers), **mark,
                 )
             )  # fmt: skip
         core_s = samples * data.seconds_per_sample
