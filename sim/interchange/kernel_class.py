@@ -87,6 +87,14 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 Formula = Callable[[Shapes], float]
+#: libraries of NVIDIA, AMD, Huawei, Moore Threads, Intel, Cambricon, Microsoft; CUB's kernels name CCCL, which is none
+_LIBRARIES = re.compile(r"[nrhmx]ccl|oneccl|cncl|msccl", re.I)
+
+
+@lru_cache(maxsize=2**16)
+def is_communication(name: str) -> bool:
+    """Whether a kernel's name is that of a communication library."""
+    return _LIBRARIES.search(name) is not None
 
 
 @lru_cache(maxsize=2**16)

@@ -158,7 +158,7 @@ def _groups(content: bytes) -> dict[str, list[int]] | None:
         return None
     try:
         return msgspec.json.decode(content, type=dict[str, list[int]]) or None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

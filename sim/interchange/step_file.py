@@ -92,7 +92,7 @@ def parse_step(content: bytes, file: str) -> Step:
         try:
             operations.append(decoder.decode(line))
             numbers.append(number)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             faults.append(Fault(what=f"not an operation: {error}", line=number))
     if not faults and len(operations) != header.num_operations:
         what = f"holds {len(operations)} operations, its header promises {header.num_operations}"
@@ -106,7 +106,7 @@ def parse_step(content: bytes, file: str) -> Step:
 def _header(line: bytes, file: str) -> Header:
     try:
         head = msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         head = {}
     if head.get("format") != FORMAT:
         remedy = f'line 1 must be its header, {{"format": "{FORMAT}", "version": {VERSION}, ...}}'

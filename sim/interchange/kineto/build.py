@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from sim.interchange.copy_names import ends_of
 from sim.interchange.groups import Groups
 from sim.interchange.kineto.events import Recording
 from sim.interchange.kineto.handover import predecessors
@@ -271,9 +272,9 @@ def _queue_names(reading: Reading) -> dict[tuple[int, int], str]:
         if queue not in mains:
             if any(is_collective(w) for w in works):
                 role = "collective"
-            elif all("HtoD" in w.name for w in works):
+            elif all(ends_of(w.name) == ("dram", "gpu") for w in works):
                 role = "h2d"
-            elif all("DtoH" in w.name for w in works):
+            elif all(ends_of(w.name) == ("gpu", "dram") for w in works):
                 role = "d2h"
         names[queue] = f"{role}{taken[role]}" if taken[role] else role
         taken[role] += 1

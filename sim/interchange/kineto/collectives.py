@@ -57,7 +57,7 @@ def shapes_of(operator: Operator) -> Shapes:
     """Shapes that the recording holds for an operator."""
     try:
         args = msgspec.json.decode(operator.args, type=_Shaped)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         args = _Shaped()
     return shapes_from(args.dims or args.old_dims, args.types, args.scalars)
 

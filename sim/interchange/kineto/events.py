@@ -24,6 +24,8 @@ from sim.units import format_bytes
 KINDS = {
     "kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset",
     "mtia_ccp_events": "kernel", "cuda_runtime": "call", "runtime": "call", "cuda_driver": "call", "mtia_runtime": "call",
+    "xpu_runtime": "call", "xpu_driver": "call", "privateuse1_runtime": "call", "privateuse1_driver": "call",
+    "hpu_op": "kernel", "concurrent_kernel": "kernel",
     "cpu_op": "op", "operator": "op", "user_annotation": "annotation", "cuda_sync": "sync", "cuda_profiler_range": "range",
 }  # fmt: skip
 GPU_KINDS = frozenset({"kernel", "memcpy", "memset"})
@@ -147,7 +149,7 @@ def _decode(content: bytes, file: str) -> tuple[_Document, list[str]]:
             kind: type[Any] = list[_ExactRaw] if is_exact else list[_Raw]
             return _Document(traceEvents=msgspec.json.decode(content, type=kind)), []
         document = msgspec.json.decode(content, type=_ExactDocument if is_exact else _Document)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _salvage(content, file, error)
     if b'"traceEvents"' not in content:
         what, remedy = "is JSON without 'traceEvents'", "expected a PyTorch profiler trace; see `tiersim import trace --help`"

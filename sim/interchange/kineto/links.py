@@ -18,6 +18,8 @@ SYNCS = {
     "cudaStreamSynchronize": "stream", "hipStreamSynchronize": "stream", "cuStreamSynchronize": "stream",
     "cudaDeviceSynchronize": "device", "hipDeviceSynchronize": "device", "cuCtxSynchronize": "device",
     "cudaEventSynchronize": "event", "hipEventSynchronize": "event", "cuEventSynchronize": "event",
+    "urQueueFinish": "stream", "zeCommandQueueSynchronize": "stream", "zeCommandListHostSynchronize": "stream",
+    "urEventWait": "event", "zeEventHostSynchronize": "event",
     "cudaFree": "free", "hipFree": "free",
 }  # fmt: skip
 WAIT_EVENT = frozenset({"cudaStreamWaitEvent", "hipStreamWaitEvent", "cuStreamWaitEvent"})
@@ -158,7 +160,7 @@ def link(recording: Recording) -> Linked:
 def _decode(raw: msgspec.Raw, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return kind()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter, defaultdict
-from functools import lru_cache
 
+from sim.interchange.kernel_class import is_communication
 from sim.interchange.kineto.links import Linked, Work
 
 _US = 1000
@@ -48,14 +48,8 @@ class Queues:
 
 
 def is_collective(work: Work) -> bool:
-    """Whether a kernel is one of NCCL's or RCCL's (they name themselves)."""
-    return work.kind == "kernel" and _names_collective(work.name)
-
-
-@lru_cache(maxsize=2**16)
-def _names_collective(name: str) -> bool:
-    plain = name.lower()
-    return "nccl" in plain or "rccl" in plain
+    """Whether a kernel is of a communication library (they name themselves)."""
+    return work.kind == "kernel" and is_communication(work.name)
 
 
 def main_queues(works: list[Work]) -> dict[int, tuple[int, int]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from sim.interchange import kernel_class
+from sim.interchange.copy_names import ends_of, is_pageable
 from sim.interchange.groups import Communicator, Groups
 from sim.interchange.kernel_class import Amount
 from sim.interchange.kineto import collectives
@@ -14,8 +15,6 @@ from sim.interchange.kineto.links import Linked, Work
 from sim.interchange.kineto.queues import is_collective
 from sim.interchange.rules import Rule, class_of
 from sim.records import Dtype, Kernel, Kind
-
-_DIRECTIONS = (("HtoD", ("dram", "gpu")), ("DtoH", ("gpu", "dram")), ("HtoH", ("dram", "dram")))
 
 
 class WorkDescriber:
@@ -86,25 +85,28 @@ class WorkDescriber:
         return self.amounts[operator]
 
     def _copy(self, work: Work, phase: str) -> dict[str, Any]:
-        size = work.size_bytes
-        if "DtoD" in work.name:
+        size, ends = work.size_bytes, ends_of(work.name)
+        if ends == ("gpu", "gpu"):
             return _kernels(Kernel(kind="elementwise", recorded_s=_seconds(work), **self._memory(work, size, size)))
         if not size:
             self.counts["copies without a size: replayed by their duration"] += 1
             return _kernels(Kernel(kind="recorded", recorded_s=_seconds(work), name=work.name))
-        if "PtoP" in work.name:
+        if ends is None:
+            self.counts["copies whose name tells no direction: replayed by their duration"] += 1
+            return _kernels(Kernel(kind="recorded", recorded_s=_seconds(work), name=work.name))
+        if "peer" in ends:
             self.counts["copies between GPUs replayed by their duration (the peer is not recorded)"] += 1
             return _kernels(Kernel(kind="recorded", read_bytes=size, recorded_s=_seconds(work), name=work.name))
-        source, target = next((ends for word, ends in _DIRECTIONS if word in work.name), ("dram", "gpu"))
+        source, target = ends
         tensor_class = class_of(self.rules, source=source, phase=phase, name=work.name, size_bytes=size)
         if tensor_class is not None:
             self.counts[f"copies placed as {tensor_class.value} by rule"] += 1
             source, target = (f"home:{tensor_class.value}" if end == "dram" else end for end in (source, target))
-        if "Pageable" not in work.name and "Pinned" not in work.name:
+        if (is_paged := is_pageable(work.name)) is None:
             self.counts["copies assumed pinned (the recording does not say)"] += 1
         return {
             "kind": Kind.TRANSFER, "category": "transfer", "source": source, "target": target, "size_bytes": size,
-            "tensor_class": tensor_class, "is_pinned": "Pageable" not in work.name,
+            "tensor_class": tensor_class, "is_pinned": not is_paged,
         }  # fmt: skip
 
     def _collective(self, work: Work, groups: Groups) -> dict[str, Any]:
@@ -138,7 +140,7 @@ def _memory_shares(works: list[Work]) -> list[float]:
     beside_ns = [0] * len(works)
     active: list[Work] = []
     for work in works:
-        if is_collective(work) or (work.kind == "memcpy" and "DtoD" not in work.name):
+        if is_collective(work) or (work.kind == "memcpy" and ends_of(work.name) != ("gpu", "gpu")):
             continue
         active = [other for other in active if other.end_ns > work.start_ns]
         for other in active:

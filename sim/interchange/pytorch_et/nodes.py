@@ -95,7 +95,7 @@ def read_document(content: bytes, file: str) -> Document:
     try:
         document = msgspec.json.decode(content, type=Document)
         document.notes = []
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         document = _salvaged(content, file, error)
     document.nodes.sort(key=lambda node: node.id)
     return document

@@ -12,7 +12,8 @@ from collections import defaultdict
 from typing import Any
 
 from sim.interchange import kernel_class
-from sim.interchange.kernel_class import Shapes
+from sim.interchange.copy_names import ends_of
+from sim.interchange.kernel_class import Shapes, is_communication
 from sim.interchange.kineto.events import clean_name
 from sim.interchange.pytorch_et.nodes import Document, Node, Tensor, shapes_of, tensors_of
 from sim.interchange.pytorch_et.operators import is_free, kernel_of
@@ -20,7 +21,6 @@ from sim.interchange.pytorch_et.walk import Walk
 from sim.records import Kernel, Kind, StepOperation, TensorClass
 
 _ROLE = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_COMMUNICATION = re.compile(r"nccl|rccl|msccl", re.I)
 _MESSAGE = re.compile(r"send(?!recv)|recv", re.I)
 _CLASSES = {item.value: item for item in TensorClass}
 
@@ -73,11 +73,10 @@ class Profiled(Walk):
             return self._copy(node, inputs, after, str(ends[0]), str(ends[1]))
         if node.cat is None:
             return self._on_cpu(node, after)
-        if _COMMUNICATION.search(node.name):
+        if is_communication(node.name):
             return self._communication(node, inputs, after)
-        if "memcpy" in node.cat and (way := re.search(r"(HtoD|DtoH|HostToDevice|DeviceToHost)", node.name)):
-            source, target = ("dram", "gpu") if way[1].startswith("H") else ("gpu", "dram")
-            return self._copy(node, inputs, after, source, target)
+        if "memcpy" in node.cat and (ways := ends_of(node.name)) in (("dram", "gpu"), ("gpu", "dram")):
+            return self._copy(node, inputs, after, *ways)
         role = self._role(node, "compute")
         return self.add(role, Kind.COMPUTE, node, after, kernels=(self._kernel(node),))
 
