@@ -61,7 +61,7 @@ def recorded(tmp_path: Path, copy: str, runtime: str = "cuda_runtime") -> list[t
         event["name"] = copy if event["name"] == "Memcpy X" else event["name"]
     file = tmp_path / "trace.json"
     file.write_text(json.dumps(document))
-    found = load_trace([file]).rank_classes[0].operations
+    found = load_trace([file]).operations
     return [(op.kind, op.source, op.target, op.size_bytes) for op in found if op.kind is Kind.TRANSFER]
 
 
