@@ -20,6 +20,7 @@ import dataclasses
 import fnmatch
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from sim.config.parts import load_parts, part_names
 from sim.config.validation import FaultList, refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe, dotted, near_file, read_yaml
 from sim.errors import Fault, InputError
+from sim.held_out import held_out
+from sim.kept import Kept
 from sim.topology.machine import Machine
 from sim.topology.parts import TIER_KINDS
 
@@ -38,14 +41,33 @@ _HEADING = ("nodes", "reserved", "memory_limit", "pinned_limit", "shared_limit",
 TIER_NAMES = frozenset(TIER_KINDS.values())
 _PATCH_KEYS = ("base", "add", "set", "parts", "sources")
 _LINK_KEYS = ("between", "mesh", "pairs")
+#: machines of the last points of sweeps: points differ in a few of their inputs, mostly not in their machine
+_MACHINES: Kept[Machine] = Kept(64, lambda _: 1)
 _SHORT_LINK = re.compile(r"(?P<part>[\w.-]+)-x(?P<lanes>[0-9]+)")
 
 
 def machine_from_block(raw: object, document: Document, path: NodePath) -> Machine:
-    """The machine of the block that stands at `path` of a scenario.
+    """The machine of the block that stands at `path` of a scenario; the very same one for the same block of a sweep's points.
 
     Raises InputError (or MachineError) with every fault; faults of what the scenario adds or sets point at the scenario.
     """
+    key = (document.file, path, repr(raw), _version(raw, document), held_out())
+    return _MACHINES.get(key, lambda: _machine(raw, document, path))
+
+
+def _version(raw: object, document: Document) -> tuple[object, ...]:
+    """What tells whether the file of a named machine is still the one that was read."""
+    name = raw.get("base") if isinstance(raw, Mapping) else raw
+    if not isinstance(name, str):
+        return ()
+    with suppress(InputError, OSError):
+        file = locate(name, "topologies", relative_to=Path(document.file).parent)
+        status = file.stat()
+        return (file, status.st_mtime_ns, status.st_size)
+    return ()
+
+
+def _machine(raw: object, document: Document, path: NodePath) -> Machine:
     if raw is None:
         raise InputError(
             document.fault(path, "missing key 'topology'", "add it: a built-in name, see `tiersim list topologies`")

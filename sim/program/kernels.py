@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sim.held_out import held_out
+from sim.kept import Kept
 from sim.laws.kernels import solo_parts, zero_copy_bytes
 from sim.program.transfers import Flow
 from sim.records import INFINITY, StepOperation, Uses
@@ -46,6 +48,15 @@ def compute(op: StepOperation, part: Mapping[str, Any], memory: Flow, lent: Lent
     `memory` is the device's access to its own memory. Operands that the host's allocator gave lie in smaller pages: an APU
     reads them at `host_allocation_share` of its rate. A fully dispatch-bound operation moves its bytes slowly.
     """
+    key = (id(op.kernels), op.dispatch_s, op.is_host_allocated, id(part), memory, lent, held_out())
+    return _COMPUTED.get(key, lambda: (op.kernels, part, _computed(op, part, memory, lent)))[2]
+
+
+#: kernels on devices of the last machines, with what their keys name: a sweep's points have most of both in common
+_COMPUTED: Kept[tuple[object, object, Compute]] = Kept(20_000, lambda _: 1)
+
+
+def _computed(op: StepOperation, part: Mapping[str, Any], memory: Flow, lent: Lent | None) -> Compute:
     parts = [solo_parts(kernel, part) for kernel in op.kernels]
     share = float(part.get("host_allocation_share") or 1.0) if op.is_host_allocated else 1.0
     busy = sum(sum(item) for item in parts) + (1.0 / share - 1.0) * sum(item.memory_s for item in parts)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace as with_fields
 
+from sim.kept import Kept
 from sim.laws.memory import peak, programmable
 from sim.laws.power import clock_share
 from sim.records import Channel, LatencyLaw
@@ -62,13 +64,25 @@ def _is_hypothetical(built: Assembly, name: str, part: p.Part, entry: DeviceEntr
     return part.hypothetical or any(built.parts[other].hypothetical for other in names if other)
 
 
-def _fields(built: Assembly, part: p.Part, entry: DeviceEntry) -> dict[str, Any]:
-    """The part by field name, with what its memory class says where it is silent, slowed to the device's speed."""
+def _fields(built: Assembly, part: p.Part, entry: DeviceEntry) -> Mapping[str, Any]:
+    """The part by field name, with what its memory class says where it is silent, slowed to the device's speed.
+
+    Equal devices of machines whose parts come from the same catalogue share the answer.
+    """
+    module = built.part(part.memory.part, p.Memory) if isinstance(part, p.Gpu) else None
+    key = (id(part), id(module), entry.snoop_filter, entry.speed, entry.peer_over_pcie)
+    return _FIELDS.get(key, lambda: (part, module, _written(part, module, entry)))[2]
+
+
+#: fields of the devices of the last machines, with the parts that they are from
+_FIELDS: Kept[tuple[p.Part, p.Memory | None, Mapping[str, Any]]] = Kept(256, lambda _: 1)
+
+
+def _written(part: p.Part, module: p.Memory | None, entry: DeviceEntry) -> Mapping[str, Any]:
     fields = dataclasses.asdict(part)
     if entry.snoop_filter is not None:
         fields["snoop_filter"] = entry.snoop_filter
-    if isinstance(part, p.Gpu):
-        module = built.part(part.memory.part, p.Memory)
+    if isinstance(part, p.Gpu) and module is not None:
         fields["memory"]["efficiency"] = part.memory.efficiency or module.efficiency
         fields["memory"]["bandwidth"] *= entry.speed
         fields["kernel_bandwidth"] = {**module.kernel_bandwidth, **part.kernel_bandwidth}
