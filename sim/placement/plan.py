@@ -54,6 +54,15 @@ class Placement:
                 return entry.shares
         return {"gpu": 1.0}
 
+    def where(self) -> tuple[object, ...]:
+        """All that decides `shares` and `accesses`."""
+        return tuple(
+            [
+                (entry.tensor_class, tuple(entry.shares.items()), entry.layers, tuple(entry.accesses.items()))
+                for entry in self.entries
+            ]
+        )
+
     def accesses(self, tensor_class: TensorClass, layer: int = -1) -> Mapping[str, float]:
         """Share of the accesses to the class in `layer` that each tier answers; that of its bytes where all are alike."""
         for entry in self.entries:

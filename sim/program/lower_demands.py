@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from sim.errors import Fault, InputError
@@ -96,6 +96,21 @@ class Outline:
 _OUTLINES: Kept[Outline] = Kept(200_000, lambda outline: len(outline.step.operations))
 
 
+@dataclass(slots=True)
+class _Asked:
+    """What was asked before of one machine under one placement, by steps whose ranks sit alike."""
+
+    machine: Machine
+    routes: Routes
+    flows: dict[tuple[object, ...], tuple[float, Flow]] = field(default_factory=dict)
+    access: dict[str, Flow] = field(default_factory=dict)
+
+
+#: points of a sweep that share a machine mostly ask for the same flows, whatever their batch size
+_ASKED: Kept[_Asked] = Kept(16, lambda _: 1)
+_MOST_FLOWS = 4_000
+
+
 class Demands:
     """Flows of one step's operations on one machine. Pure, but for its memory of what was asked before."""
 
@@ -103,16 +118,32 @@ class Demands:
         self.step, self.machine, self.coherence = step, machine, coherence
         is_by_layer = any(entry.layers is not None for entry in placement.entries)
         self.outline = _OUTLINES.get((id(step), is_by_layer), lambda: Outline(step, is_by_layer=is_by_layer))
-        self.routes = Routes(machine, placement)
         self.seats = machine.seats()
         self.membership = Membership(step.group_sizes, len(self.seats))
         self._crowd = self._ranks_per_cpu()
+        asked = self._asked(placement)
+        self.routes, self._flows, self._access = asked.routes, asked.flows, asked.access
         self._ways: dict[tuple[object, ...], Footways] = {}
-        self._flows: dict[tuple[object, ...], tuple[float, Flow]] = {}
-        self._access: dict[str, Flow] = {}
         self._places: dict[int, tuple[object, ...]] = {}
 
     # ------------------------------------------------------------------------------------------------------ once per step
+
+    def _asked(self, placement: Placement) -> _Asked:
+        """Memory of what was asked, emptied once it is large; a new one where other hosts share regions with this job."""
+        machine = self.machine
+        if self.coherence.regions:
+            return _Asked(machine, Routes(machine, placement))
+        key = (
+            id(machine),
+            placement.where(),
+            tuple(self.step.group_sizes.items()),
+            tuple(self.outline.ranges.items()),
+            tuple(self._crowd.items()),
+        )
+        asked = _ASKED.get(key, lambda: _Asked(machine, Routes(machine, placement)))
+        if len(asked.flows) > _MOST_FLOWS:
+            asked.flows.clear()
+        return asked
 
     def _ranks_per_cpu(self) -> dict[str, int]:
         """Ranks whose host code runs on each socket of a node; of stages, those that have some."""
@@ -194,6 +225,7 @@ class Demands:
             op.num_cores,
             op.core_s,
             op.num_copies,
+            op.node_share,
             op.kernels,
         )
         return (*self.outline.demand(op), *amounts, op.stream.rsplit(".", 1)[0], self._place(rank))

@@ -31,7 +31,9 @@ class Machine(Inventory):
 
         A tier name is returned as it is. Raises InputError with suggestions for what the machine lacks.
         """
-        return tiers.resolve(self, tier_role_or_name, self.device(device).name)
+        return self.kept(
+            ("resolve", tier_role_or_name, device), lambda: tiers.resolve(self, tier_role_or_name, self.device(device).name)
+        )
 
     def members(self, tier_role_or_name: str, device: str) -> dict[str, float]:
         """Tiers that a role means and the share of pages on each: "cxl" and "pmem" mean all cards that are equally near.
@@ -76,7 +78,10 @@ class Machine(Inventory):
         `window_bytes` is what the initiator keeps in flight; `num_cores` (CPU) defaults to all of the socket; `kernel`
         (GPU on its own memory) is triad, copy, read or init.
         """
-        return accesses.access(self, initiator, tier, write_share=write_share, num_cores=num_cores, kernel=kernel)
+        return self.kept(
+            ("access", initiator, tier, write_share, num_cores, kernel),
+            lambda: accesses.access(self, initiator, tier, write_share=write_share, num_cores=num_cores, kernel=kernel),
+        )
 
     def peer(self, gpu_a: str, gpu_b: str, *, by_collective: bool = False) -> Route:
         """Copy from the memory of `gpu_a` to that of `gpu_b`: GPU links, else PCIe peer-to-peer, else host memory.
