@@ -124,7 +124,7 @@ def _engineering(value: float, unit: str, steps: tuple[tuple[float, str], ...]) 
     for scale, prefix in steps:
         if abs(value) >= scale:
             return (
-                f"{value / scale:.3g} {prefix}{unit}" if abs(value / scale) < 1000 else f"{value / scale:,.0f} {prefix}{unit}"
+                f"{value / scale:.3g} {prefix}{unit}" if abs(value / scale) < 999.5 else f"{value / scale:,.0f} {prefix}{unit}"
             )
     return f"{value:.3g} {unit}"
 
@@ -150,7 +150,7 @@ def format_seconds(value: float) -> str:
         hours, rest = divmod(round(value / 60), 60)
         return f"{hours} h {rest} min"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
-        if abs(value) >= scale:
+        if abs(value) >= 0.99995 * scale:  # what rounds to one of the unit is written in it
             return f"{value / scale:.4g} {unit}"
     return f"{value:.3g} s"
 

@@ -89,7 +89,7 @@ def in_words(value: object, claim: Mapping[str, Any]) -> str:
     if "against" in claim:
         return f"{value:.2f}x"
     if metric.endswith("_bytes") or ".by_class." in metric:
-        return f"{value / 1e9:.3g} GB" if value >= 1e9 else format_bytes(value)
+        return f"{value / 1e9:{',.0f' if value >= 1e12 else '.3g'}} GB" if value >= 1e9 else format_bytes(value)
     if metric.endswith("bytes_per_s"):
         return format_bandwidth(value)
     return format_seconds(value) if metric.endswith("_s") and not metric.endswith("per_s") else f"{value:.4g}"

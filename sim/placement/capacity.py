@@ -73,7 +73,17 @@ def capacity_plan(workload: Training | Inference, placement: Placement, machine:
     rank uses the node nearest to its GPU; what a node cannot hold goes to the others of its kind, as Linux does, unless
     ranks are bound to their node. Raises InputError for a tier that the machine lacks.
     """
-    return _needs(plan_footprint(workload, placement, machine), workload, machine)
+    found = plan_footprint(workload, placement, machine)
+    gpus = used_gpus(machine, found.ranks_per_host)
+    if not any(machine.memory_tier(gpu) == machine.resolve("dram", gpu) for gpu in gpus):
+        return _needs(found, workload, machine)
+    fullest: dict[str, TierNeed] = {}  # one memory holds both parts: what adds up is what they need at one moment
+    for moment in found.moments:
+        for name, need in _needs(found, workload, machine, (moment,)).items():
+            known = fullest.get(name)
+            if known is None or need.peak_bytes - need.capacity_bytes > known.peak_bytes - known.capacity_bytes:
+                fullest[name] = need
+    return fullest
 
 
 def phase_plan(workload: Training | Inference, placement: Placement, machine: Machine) -> dict[str, dict[str, float]]:

@@ -332,3 +332,12 @@ def test_each_row_of_several_jobs_names_its_job(tmp_path: Any, capsys: pytest.Ca
     command(str(file))
     rows = capsys.readouterr().out.splitlines()[2:6]
     assert [next(word for word in ("small", "large") if word in row) for row in rows] == ["small", "large"] * 2
+
+
+@pytest.mark.parametrize("machine", ["dgx-spark", "mi300a-node", "apple-m3-ultra"])
+def test_one_memory_for_both_needs_what_cpu_and_gpu_hold_at_one_moment(machine: str) -> None:
+    # the copy of the model at load and the states of the update are never there together
+    fit = assess(scenario({"model": "llama-3.2-3b", "batch_size": 1, "framework": "fsdp"}, machine))
+    for tier, need in fit.tiers.items():
+        assert need.peak_bytes == max(row.get(tier, 0.0) for row in fit.phases.values())
+        assert sum(need.by_class.values()) == pytest.approx(need.peak_bytes, rel=1e-9)
