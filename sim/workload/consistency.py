@@ -32,6 +32,9 @@ def _splits(training: Training) -> Iterator[_Check]:
     group = split.shard_group or 1
     what = f"shard_group {group} does not divide the {everyone} data-parallel ranks"
     yield everyone % group > 0, "parallelism.shard_group", what, "use a divisor"
+    is_away = bool(split.reduce_once) and training.optimizer.offload
+    what = "reduce_once: gradients that are reduced in the last micro-batch cannot leave the GPU before (FSDP's no_sync)"
+    yield is_away, "parallelism.reduce_once", what, "set optimizer.offload: false or leave reduce_once out"
 
 
 def _pipeline(training: Training) -> Iterator[_Check]:

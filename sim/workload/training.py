@@ -77,11 +77,21 @@ class Parallelism:
     overlap_experts: Annotated[
         bool | None, Doc("expert all-to-alls run beside the other half of the batch; default as the framework does")
     ] = None
+    overlap_tensor: Annotated[
+        bool | None,
+        Doc(
+            "tensor-parallel exchanges run beside their GEMMs (tp_comm_overlap, asynchronous TP); default as the framework does"
+        ),
+    ] = None
     exchange_by_node: Annotated[
         bool | None,
         Doc("a token goes once to each node that holds experts of it (DeepEP), not once per expert; default by framework"),
     ] = None
     zero_stage: Annotated[int, Ge(0), Le(3), Doc("0 none, 1 optimizer states, 2 and gradients, 3 and weights sharded")] = 0
+    reduce_once: Annotated[
+        bool | None,
+        Doc("ZeRO 2, 3: gradients are reduced in the last micro-batch only (FSDP's no_sync), whole ones kept until then"),
+    ] = None
     shard_group: Annotated[
         int | None, Ge(1), Doc("ranks over which states are sharded (hybrid sharding); default all data-parallel ranks")
     ] = None

@@ -33,6 +33,16 @@ def test_mixed_precision_adam_is_sharded_by_zero_stage(stage: int, ranks: int, p
     assert states_bytes(training) == pytest.approx(per_parameter * parameters(shape).total, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("is_once", "micro_batches", "per_parameter"), [(False, 2, 16 / 4), (True, 2, 2 + 14 / 4), (True, 1, 16 / 4)]
+)
+def test_gradients_that_are_reduced_once_stay_whole_between_micro_batches(is_once, micro_batches, per_parameter) -> None:
+    shape = builtin("megatron-7.5b")
+    plan = Parallelism(data=4, zero_stage=3, reduce_once=is_once)
+    training = Training(model=shape, framework="deepspeed-zero", parallelism=plan, gradient_accumulation=micro_batches)
+    assert states_bytes(training) == pytest.approx(per_parameter * parameters(shape).total, rel=1e-3)
+
+
 def test_gpt_layer_equals_korthikanti_34_sbh_plus_5_as2b() -> None:
     """arXiv 2205.05198, equation 1: 34 s b h + 5 a s^2 b bytes with dropout and materialised scores."""
     shape = builtin("megatron-22b")

@@ -8,7 +8,7 @@ from sim.errors import InputError
 from sim.records import Kind, TensorClass
 from sim.workload.shape import ModelShape
 from sim.workload.step import generate
-from sim.workload.training import Checkpointing, Offload, Parallelism, Training
+from sim.workload.training import Checkpointing, Offload, Optimizer, Parallelism, Training
 
 SMALL = ModelShape(name="small", layers=4, hidden=64, heads=4, ffn=256, vocabulary=1000, mlp="gelu")
 LAYER = 4 * 64 * 64 + 2 * 64 * 256 + 2 * 64  # attention, MLP, two RMS norms
@@ -191,6 +191,8 @@ def test_refuses_plans_that_cannot_run():
     with pytest.raises(InputError, match=r"does not divide the 4 attention heads; use a divisor") as caught:
         generate(_training(parallelism=Parallelism(tensor=3, pipeline=8)), {})
     assert len(caught.value.faults) == 2
+    with pytest.raises(InputError, match=r"reduce_once: gradients .* set optimizer.offload: false"):
+        generate(_training(parallelism=Parallelism(data=2, reduce_once=True), optimizer=Optimizer(offload=True)), {})
     with pytest.raises(InputError, match="unknown framework 'horovod'"):
         generate(_training(framework="horovod"), {})
 

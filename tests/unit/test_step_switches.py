@@ -8,7 +8,7 @@ from sim.laws.kernels import RING, RING_SHARE, attention_rate
 from sim.program.collectives import collective
 from sim.records import TensorClass
 from sim.workload import frameworks
-from sim.workload.frameworks import GRAPH_LAUNCH_S, HIDDEN_EXCHANGE
+from sim.workload.frameworks import GRAPH_LAUNCH_S, HIDDEN_EXCHANGE, HIDDEN_TENSOR
 from sim.workload.shape import ModelShape
 from sim.workload.step import generate
 from sim.workload.training import Adapter, Offload, Parallelism, Training
@@ -66,6 +66,41 @@ def test_overlapped_experts_hide_a_share_of_their_exchange(asked, hidden):
         if op.name == "expert all-to-all":
             calls[op.stream.endswith(".exchange")] += op.num_calls
     assert calls[True] / (calls[True] + calls[False]) == pytest.approx(hidden)
+
+
+@pytest.mark.parametrize(
+    ("framework", "asked", "hidden"),
+    [("nemo", None, HIDDEN_TENSOR), ("nemo", False, 0.0), ("fsdp", None, 0.0), ("fsdp", True, HIDDEN_TENSOR)],
+)
+def test_tensor_exchanges_hide_what_the_framework_or_the_user_overlaps(framework, asked, hidden):
+    step = _step(parallelism=Parallelism(tensor=2, overlap_tensor=asked), framework=framework)
+    calls = {True: 0.0, False: 0.0}
+    for op in step.operations:
+        if op.group == "tensor":
+            calls[op.stream.endswith(".exchange")] += op.num_calls
+    assert calls[True] / (calls[True] + calls[False]) == pytest.approx(hidden)
+
+
+def _reductions(**split):
+    step = _step(parallelism=Parallelism(data=4, zero_stage=3, **split), gradient_accumulation=3, framework="fsdp")
+    return {op.micro_batch for op in step.operations if op.name == "reduce-scatter gradients"}
+
+
+def test_sharded_gradients_are_reduced_in_each_micro_batch_or_once():
+    assert _reductions() == {0, 1, 2}
+    assert _reductions(reduce_once=True) == {2}
+
+
+def test_torchtitan_reduces_in_fp32():
+    sizes = {
+        name: sum(
+            op.size_bytes
+            for op in _step(parallelism=Parallelism(data=4, zero_stage=3), framework=name).operations
+            if op.name == "reduce-scatter gradients"
+        )
+        for name in ("fsdp", "torchtitan")
+    }
+    assert sizes["torchtitan"] == 2 * sizes["fsdp"]
 
 
 def test_copies_of_a_token_reach_a_node_once():

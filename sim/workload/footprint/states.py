@@ -40,6 +40,7 @@ def state_bytes(training: Training, rank: RankParameters, how: Behaviour) -> Sta
     trained = rank.sharded(rank.trained_dense + rank.adapter, rank.trained_routed)
     weight, master, gradient, state = _scheme(training, how)
     is_sharded = stage == 3
+    is_reduced_each = not (training.parallelism.reduce_once and training.gradient_accumulation > 1)
     return StateBytes(
         weight=weight,
         master=master,
@@ -47,7 +48,7 @@ def state_bytes(training: Training, rank: RankParameters, how: Behaviour) -> Sta
         states=optimizer_bytes(training, state),
         kept_weights=rank.sharded(rank.dense, rank.routed) if is_sharded else rank.total,
         updated=trained if stage >= 1 else rank.trained,
-        kept_gradients=trained if stage >= 2 else rank.trained,
+        kept_gradients=trained if stage >= 2 and is_reduced_each else rank.trained,
     )
 
 

@@ -13,9 +13,19 @@ from difflib import get_close_matches
 from sim.errors import Fault, InputError
 from sim.held_out import as_unseen
 from sim.workload.frameworks.training import PROFILES
-from sim.workload.frameworks.training_profile import GRAPH_LAUNCH_S, HIDDEN_EXCHANGE, Graphs, Profile
+from sim.workload.frameworks.training_profile import GRAPH_LAUNCH_S, HIDDEN_EXCHANGE, HIDDEN_TENSOR, Graphs, Profile
 
-__all__ = ["DEFAULTS", "GRAPH_LAUNCH_S", "HIDDEN_EXCHANGE", "PROFILES", "Graphs", "Profile", "profile", "remedy"]
+__all__ = [
+    "DEFAULTS",
+    "GRAPH_LAUNCH_S",
+    "HIDDEN_EXCHANGE",
+    "HIDDEN_TENSOR",
+    "PROFILES",
+    "Graphs",
+    "Profile",
+    "profile",
+    "remedy",
+]
 
 #: what a framework does unless it is told otherwise, where that is an input of the job: name -> block -> key -> value
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {"unsloth": {"checkpointing": {"offload": True}}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sim.workload.frameworks.training_profile import HIDDEN_EXCHANGE, Profile
+from sim.workload.frameworks.training_profile import HIDDEN_EXCHANGE, HIDDEN_TENSOR, Profile
 
 _DEEPSPEED = Profile(
     name="deepspeed-zero",
@@ -122,7 +122,7 @@ _MEGATRON_CORE = replace(
     attention_version="cudnn",
     elementwise_traffic=1.0,
     reduce_dtype_bytes=2.0,
-    tensor_overlap=0.6,
+    tensor_overlap=HIDDEN_TENSOR,
     gathers_quantised=True,
 )
 _MEGATRON_BRIDGE = replace(
@@ -182,7 +182,9 @@ PROFILES: dict[str, Profile] = {
         replace(
             _FSDP,
             name="torchtitan",
-            source="torchtitan: FSDP2, selective checkpointing by operation",
+            source="torchtitan: FSDP2, selective checkpointing by operation, gradients reduced in fp32 "
+            "(mixed_precision_reduce)",
+            reduce_dtype_bytes=4.0,
             attention_version="flash2",
             recomputes_operations=True,
         ),

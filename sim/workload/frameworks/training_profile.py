@@ -14,6 +14,8 @@ Graphs = Literal["none", "dense", "whole"]
 GRAPH_LAUNCH_S = 6e-6
 #: share of the expert exchange that runs beside the other half of the batch, where a framework or the user overlaps them
 HIDDEN_EXCHANGE = 0.8
+#: the same of the tensor-parallel exchanges: Transformer Engine's userbuffers, as Megatron-Core's published recipes use them
+HIDDEN_TENSOR = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sim.records import Kind
 from sim.workload import shapes
-from sim.workload.frameworks import HIDDEN_EXCHANGE
+from sim.workload.frameworks import HIDDEN_EXCHANGE, HIDDEN_TENSOR
 from sim.workload.step import linear
 from sim.workload.step.builder import StepBuilder
 from sim.workload.step.lane import Lane
@@ -39,13 +39,19 @@ class Exchange:
         asked = self.plan.training.parallelism.overlap_experts
         return self.plan.profile.expert_overlap if asked is None else HIDDEN_EXCHANGE if asked else 0.0
 
+    @cached_property
+    def _tensor_overlap(self) -> float:
+        """Share of the tensor group's exchanges that is hidden; what an overlap hides is the profiles' largest."""
+        asked = self.plan.training.parallelism.overlap_tensor
+        return self.plan.profile.tensor_overlap if asked is None else HIDDEN_TENSOR if asked else 0.0
+
     def layers(self, lane: Lane, block: range, phase: str, turn: Turn, num_layers: int) -> None:
         """All exchanges of a block of layers in one direction ("forward", "recompute" or "backward")."""
         plan, num_moe = self.plan, self.plan.num_moe(block)
         if plan.tensor > 1:
             calls = 2.0 * (num_layers - num_moe) + (1.0 if plan.is_expert_wide else 2.0) * num_moe
             size = plan.tokens * plan.shape.hidden * self._tensor_bytes
-            self._emit(lane, block, phase, turn, "all_reduce", "tensor", size, calls, plan.profile.tensor_overlap)
+            self._emit(lane, block, phase, turn, "all_reduce", "tensor", size, calls, self._tensor_overlap)
         if plan.training.parallelism.context > 1:
             width = shapes.key_width(plan.shape) + shapes.value_width(plan.shape)
             size = plan.tokens * plan.training.parallelism.context * width / plan.tensor * 2.0

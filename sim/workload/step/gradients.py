@@ -120,7 +120,8 @@ class Gradients:
     def produced(self, lane: Lane, turn: Turn, done: str, dense: float, routed: float, layer: int, *, is_last: bool) -> None:
         """Gradients exist after `done`: reduce them when a bucket is full, then move them home."""
         plan = self.plan
-        is_each = plan.zero_stage >= 2 and plan.shards > 1
+        is_once = plan.training.parallelism.reduce_once and not self.is_offloaded
+        is_each = plan.zero_stage >= 2 and plan.shards > 1 and not is_once
         if not (is_last or is_each or self.is_offloaded):
             return
         before = self._bucket.get(lane.name, (0.0, 0.0))
