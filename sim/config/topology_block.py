@@ -28,7 +28,8 @@ from sim.config.locate import locate
 from sim.config.machine import expanded, load_machine, machine_from, numbered
 from sim.config.parts import load_parts, part_names
 from sim.config.validation import FaultList, refuse_unknown, suggestion
-from sim.config.yaml_source import Document, NodePath, describe, dotted, near_file, read_yaml
+from sim.config.yaml_source import Document, NodePath, describe, dotted, read_yaml
+from sim.config.yaml_text import near_file
 from sim.errors import Fault, InputError
 from sim.held_out import held_out
 from sim.kept import Kept

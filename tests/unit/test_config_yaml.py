@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.config import yaml_source
+from sim.config import yaml_source, yaml_text
 from sim.config.yaml_source import Position, parse_yaml, read_yaml
 from sim.errors import InputError
 
@@ -117,9 +117,9 @@ def test_depth_both_sides() -> None:
 def test_size_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "f.yaml"
     file.write_text("a: 1  # " + "x" * 100)
-    monkeypatch.setattr(yaml_source, "MAX_BYTES", file.stat().st_size)
+    monkeypatch.setattr(yaml_text, "MAX_BYTES", file.stat().st_size)
     assert read_yaml(file).data == {"a": 1}
-    monkeypatch.setattr(yaml_source, "MAX_BYTES", file.stat().st_size - 1)
+    monkeypatch.setattr(yaml_text, "MAX_BYTES", file.stat().st_size - 1)
     with pytest.raises(InputError, match="is too large for a configuration file: 108 bytes, at most 107; traces are JSON"):
         read_yaml(file)
 
