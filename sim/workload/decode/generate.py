@@ -33,7 +33,7 @@ def generate(inference: Inference, homes: Mapping[TensorClass, str], *, is_whole
     ranks = inference.tensor_parallel
     return Step(
         name=f"{inference.model.name} inference",
-        operations=tuple(lane.operations),
+        operations=tuple(lane.streams.operations),
         rank_classes=tuple(
             RankClass(name=name, num_ranks=ranks, first_rank=stage * ranks) for stage, name in enumerate(lane.stages)
         ),

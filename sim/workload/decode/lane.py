@@ -6,29 +6,24 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
-from sim.laws.paging import PREFETCH_SHARE
-from sim.records import Category, Kind, StepOperation, TensorClass
+from sim.records import Kind, TensorClass
 from sim.workload.decode.cpu import CpuLayers
 from sim.workload.decode.layer import LayerKernels
 from sim.workload.decode.sizes import Sizes
+from sim.workload.decode.streams import Streams
 from sim.workload.frameworks.inference import inference_profile
 
 #: chunks of a prompt that are written one by one, so that pipeline stages overlap; more are written together
 _MAX_CHUNKS = 16
-_CATEGORY: dict[str, Category] = {
-    "compute": "compute", "cpu": "compute", "h2d": "transfer", "d2h": "transfer", "collective": "collective",
-    "p2p": "collective", "storage": "storage",
-}  # fmt: skip
 
 
 class Lane:
-    """Operations of all pipeline stages; `prefill` and `token` append passes."""
+    """The passes of all pipeline stages: `prefill` and `token` write theirs to `streams`."""
 
     def __init__(self, sizes: Sizes, homes: Mapping[TensorClass, str]) -> None:
         self.sizes, self.inference = sizes, sizes.inference
         self.profile = inference_profile(self.inference.framework)
         self.kernels = LayerKernels(sizes, self.profile)
-        self.cpu = CpuLayers(sizes, self.profile, self._add)
         placed = homes.get(TensorClass.WEIGHTS, "gpu")
         self.cpu_home = "" if placed == "gpu" else placed  # of the CPU's part; "" = host memory, as nothing says more
         self.weights_home = "gpu" if self.inference.splits_weights else placed  # of the GPU's part
@@ -36,19 +31,18 @@ class Lane:
         asked = self.inference.is_prefetched
         default = self.profile.prefetch_layers
         advice = self.inference.managed_advice
-        self.is_moved = self.inference.is_managed and self.weights_home != "gpu"  # by the driver of managed memory
-        self.is_clean = "read_mostly" in advice
-        self.is_faulted = self.is_moved and not {"prefetch", "stay"} & set(advice)
+        is_moved = self.inference.is_managed and self.weights_home != "gpu"  # by the driver of managed memory
+        self.streams = Streams(self.inference, self.profile, is_moved=is_moved)
+        self._add, self._read, self._move = self.streams.add, self.streams.read, self.streams.move
+        self.cpu = CpuLayers(sizes, self.profile, self._add)
         self.ahead = default if asked is None else max(1, default) if asked else 0
-        if self.is_moved or self.inference.is_system:
+        if is_moved or self.inference.is_system:
             runs_on = self.inference.is_system and bool(self.profile.dispatch_layer_s)  # kernels load while more are launched
             self.ahead = 1 if "prefetch" in advice or runs_on else 0  # a page is asked for when a kernel touches it
         self.is_host_allocated = self.inference.is_system or self.inference.is_managed
         pipeline = self.inference.pipeline_parallel
         self.stages = [f"s{stage}" for stage in range(pipeline)] if pipeline > 1 else ["rank"]
         self.num_cpu_layers = self.inference.num_cpu_layers
-        self.operations: list[StepOperation] = []
-        self._next: dict[str, int] = {}
         self._history: list[str] = []  # compute of each layer, in order, over all passes
         self._last = ""
 
@@ -106,20 +100,8 @@ class Lane:
             done = self.cpu.layer(stage, layer, queries, context, read, num_passes, waits, mark)
         else:
             is_split = has_cpu_experts and not is_large
-            if is_split:
-                read -= sizes.routed_bytes * sizes.touched_share(in_pass)
-            flops = sizes.layer_flops_per_token - (sizes.routed_flops_per_token if is_split else 0.0)
-            kernels = (
-                self.kernels.prefill(read, num_passes, queries, 0.0 if is_cpu else context, flops)
-                if num_passes
-                else self.kernels.decode(read, 0.0 if on_cpu else context, flops)
-            )
-            done = self._add(
-                stage, "compute", Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer,
-                is_host_allocated=self.is_host_allocated,
-                dispatch_s=0.0 if num_passes else self._dispatch_s(), fixed_s=self._split_s() * max(1, num_passes),
-                **mark,
-            )  # fmt: skip
+            here = 0.0 if (is_cpu if num_passes else on_cpu) else context  # what of the cache its own attention reads
+            done = self._on_gpu(stage, layer, read, queries, here, num_passes, waits, mark, is_split=is_split)
             if is_split:
                 done = self._experts_on_cpu(stage, layer, tokens, num_passes, done, mark)
         self._history.append(done)
@@ -128,6 +110,27 @@ class Lane:
         if self.cache_home != "gpu" and not is_cpu:
             size = tokens * sizes.kv_bytes_per_token
             self._move(stage, "d2h", "store KV", size, "gpu", "home:kv_cache", [done], layer, mark, TensorClass.KV_CACHE)
+
+    def _on_gpu(
+        self, stage: str, layer: int, read: float, queries: float, context: float, num_passes: int, waits: Iterable[str],
+        mark: Mapping[str, Any], *, is_split: bool,
+    ) -> str:  # fmt: skip
+        """A layer's kernels; `is_split`: its routed experts are computed elsewhere."""
+        sizes, flops = self.sizes, self.sizes.layer_flops_per_token
+        if is_split:
+            read -= sizes.routed_bytes * sizes.touched_share(queries * sizes.sequences / max(1, num_passes))
+            flops -= sizes.routed_flops_per_token
+        kernels = (
+            self.kernels.prefill(read, num_passes, queries, context, flops)
+            if num_passes
+            else self.kernels.decode(read, context, flops)
+        )
+        return self._add(
+            stage, "compute", Kind.COMPUTE, f"layer {layer}", waits, kernels=kernels, layer=layer,
+            is_host_allocated=self.is_host_allocated,
+            dispatch_s=0.0 if num_passes else self._dispatch_s(), fixed_s=self._split_s() * max(1, num_passes),
+            **mark,
+        )  # fmt: skip
 
     def _weights(
         self, stage: str, layer: int, read: float, num_passes: int, is_copied: bool, window: list[str], mark: Mapping[str, Any]
@@ -256,48 +259,3 @@ class Lane:
             source, "p2p", Kind.COLLECTIVE, f"send to {target}", [self._last], collective="point_to_point", group="pipeline",
             size_bytes=size, target=target, **mark,
         )  # fmt: skip
-
-    def _read(
-        self, stage: str, name: str, size: float, kind: TensorClass, after: Iterable[str], layer: int, mark: Mapping[str, Any]
-    ) -> str:
-        """What of a class lies on a drive comes into host memory."""
-        return self._add(
-            stage, "storage", Kind.IO, name, after, size_bytes=size, source=f"home:{kind.value}", target="dram",
-            tensor_class=kind, layer=layer, **mark,
-        )  # fmt: skip
-
-    def _move(
-        self, stage: str, role: str, name: str, size: float, source: str, target: str, after: Iterable[str], layer: int,
-        mark: Mapping[str, Any], tensor_class: TensorClass, *, is_mapped: bool = False,
-    ) -> str:  # fmt: skip
-        """A copy; `is_mapped` = from a mapped file, whose pages are not locked (the weights of CPU layers)."""
-        is_pinned = self.profile.is_cache_pinned if role == "d2h" else self.profile.is_pinned and not is_mapped
-        is_moved = self.is_moved and tensor_class == TensorClass.WEIGHTS
-        is_written_back = is_moved and "prefetch" in self.inference.managed_advice and not self.is_clean
-        share = self.profile.copy_share * (PREFETCH_SHARE if is_written_back else 1.0)
-        return self._add(
-            stage, role, Kind.TRANSFER, name, after, size_bytes=size, source=source, target=target, layer=layer,
-            tensor_class=tensor_class, rate_share=share, is_direct=self.profile.is_direct_storage,
-            is_pinned=is_pinned or is_moved, is_faulted=self.is_faulted and is_moved, is_clean=self.is_clean and is_moved,
-            **mark,
-        )  # fmt: skip
-
-    def _add(self, stage: str, role: str, kind: Kind, name: str, after: Iterable[str], **fields: Any) -> str:
-        stream = f"{stage}.{role}"
-        sequence = self._next.get(stream, 0)
-        self._next[stream] = sequence + 1
-        identity = f"{stream}.{sequence}"
-        waits = tuple(dict.fromkeys(item for item in after if item))
-        self.operations.append(
-            StepOperation(
-                id=identity,
-                kind=kind,
-                stream=stream,
-                sequence=sequence,
-                name=name,
-                after=waits,
-                category=_CATEGORY[role],
-                **fields,
-            )
-        )
-        return identity
