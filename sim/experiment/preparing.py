@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -125,7 +126,7 @@ def placed(job: Job, machine: Machine) -> Job:
     What spills has been moved, and what movable memory cannot hold.
     """
     job = over_nodes(_managed(on_system_memory(job, machine), machine), machine)
-    from sim.placement.demand import demands, planned, rest_of
+    from sim.placement.demand import demands, followers, led, planned, rest_of
     from sim.placement.registry import EXPLICIT
     from sim.placement.resolve import needs_policy, resolve
 
@@ -146,26 +147,40 @@ def placed(job: Job, machine: Machine) -> Job:
     reserved: dict[str, float] | None = None
     if isinstance(job.workload, (Training, Inference)):
         plan = capacity_plan(job.workload, assumed, machine)
-        sizes, reserved = planned(sizes, decided, plan, machine), rest_of(decided, plan)
+        following = followers(assumed, job.workload, decided)
+        sizes = led(planned(sizes, {*decided, *following}, plan, machine), following)
+        reserved = rest_of({*decided, *following}, plan)
 
-    def answer() -> Job:
-        found = resolve(job.placement, machine, sizes, machine.seats()[0], reserved)
+    def answer(room: Mapping[str, float] | None) -> Job:
+        found = resolve(job.placement, machine, sizes, machine.seats()[0], room)
         return dataclasses.replace(job, placement=without_pinned(found, job.workload, machine))
 
-    answered = answer()
-    for _ in range(_ROUNDS if reserved is not None else 0):  # page-locked buffers are rounded up by what they hold
-        assert reserved is not None
-        plan = capacity_plan(job.workload, answered.placement, machine)  # type: ignore[arg-type]
-        over = {name: need.peak_bytes - need.capacity_bytes for name, need in plan.items() if name in reserved}
-        if all(size <= 0 for size in over.values()):
-            break
-        reserved = {name: size + 2.0 * max(0.0, over[name]) for name, size in reserved.items()}
-        try:
-            answered = answer()
-        except InputError:
-            break  # no policy finds more room: the plan says what is missing
+    answered = answer(reserved) if reserved is None else _with_room(answer, reserved, machine)
     answered = dataclasses.replace(answered, placement=with_accesses(answered.placement, machine, sizes))
     return spilled(answered, machine, step)
+
+
+def _with_room(answer: Callable[[Mapping[str, float]], Job], reserved: Mapping[str, float], machine: Machine) -> Job:
+    """The policies' answer with no more room kept free than page-locked buffers need, which are rounded up."""
+
+    def over(asked: Job) -> dict[str, float]:
+        plan = capacity_plan(asked.workload, asked.placement, machine)  # type: ignore[arg-type]
+        return {name: need.peak_bytes - need.capacity_bytes for name, need in plan.items() if name in reserved}
+
+    answered = answer(reserved)
+    lacking = {name: size for name, size in over(answered).items() if size > 0}
+    fewest, most, found = 0.0, 0.0, answered
+    for i in range(_ROUNDS if lacking else 0):
+        times = (fewest + most) / 2 if most else 2.0**i  # of what was lacking at first
+        try:
+            tried = answer({name: size + times * lacking.get(name, 0.0) for name, size in reserved.items()})
+        except InputError:
+            break  # no policy finds more room: the plan says what is missing
+        if any(size > 0 for size in over(tried).values()):
+            fewest, found = times, found if most else tried
+        else:
+            most, found = times, tried
+    return found
 
 
 def step_of(job: Job, machine: Machine, num_micro_batches: int | None = None, *, is_whole: bool = False) -> Step:

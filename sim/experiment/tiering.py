@@ -21,7 +21,7 @@ from sim.metrics.inference import InferenceTimes
 from sim.placement.access_counters import NAME as ACCESS_COUNTER
 from sim.placement.access_counters import answer_while_moving_s
 from sim.placement.capacity import capacity_plan
-from sim.placement.demand import demands, planned
+from sim.placement.demand import demands, followers, led, planned
 from sim.placement.heat import groups_of
 from sim.placement.hot_cold import option
 from sim.placement.plan import Placement
@@ -37,6 +37,8 @@ from sim.workload.training import Training
 _RATE = "promotion_bandwidth_bytes_per_s"
 #: share of the moving classes below which what a scan still moves is rounding of buffers
 _STEADY = 2e-3
+#: rounds in which moves are cut until what they make of the memory plan fits, and how much below proportion
+_ROUNDS, _SHRINK = 4, 0.97
 
 
 class TieringStep(Struct, frozen=True, kw_only=True):
@@ -174,7 +176,9 @@ class _Course:
         wanted = demands(step, len(self.machine.seats()))
         if isinstance(self.job.workload, (Training, Inference)):
             plan = capacity_plan(self.job.workload, self.placement, self.machine)
-            wanted = planned(wanted, [entry.tensor_class for entry in self.entries], plan, self.machine)
+            decided = [entry.tensor_class for entry in self.entries]
+            following = followers(self.placement, self.job.workload, decided)
+            wanted = led(planned(wanted, {*decided, *following}, plan, self.machine), following)
             return wanted, {tier: need.peak_bytes for tier, need in plan.items()}
         taken: dict[str, float] = {}
         for name, demand in wanted.items():
@@ -222,10 +226,34 @@ class _Course:
             resident_bytes=seen.resident,
             touched_bytes={pages: self._num_unseen * size for pages, size in seen.touches.items()},
         )
-        self._pending = list(policy(self.policy).decide(observation, self.options))
+        self._pending = self._within_room(policy(self.policy).decide(observation, self.options), seen)
         self._since_scan_s, self._num_unseen = 0.0, 0
         total = sum(sum(parts.values()) for parts in seen.resident.values())
         return sum(move.size_bytes for move in self._pending) <= _STEADY * total
+
+    def _within_room(self, asked: Sequence[Migration], seen: _Seen) -> list[Migration]:
+        """As much of the moves as leaves no tier fuller than it is large: page-locked buffers round up what they hold."""
+        moves = list(asked)
+        if not isinstance(self.job.workload, (Training, Inference)):
+            return moves
+        plan = capacity_plan(self.job.workload, self.placement, self.machine)
+        for _ in range(_ROUNDS):
+            then = placed(self.placement, after(self._lying, moves, seen.sizes), seen.heat)
+            needs = capacity_plan(self.job.workload, then, self.machine)
+            targets = {move.target for move in moves}
+            room = {
+                name: (need.capacity_bytes - (plan[name].peak_bytes if name in plan else 0.0))
+                / max(1.0, need.peak_bytes - (plan[name].peak_bytes if name in plan else 0.0))
+                for name, need in needs.items()
+                if name in targets and need.peak_bytes > need.capacity_bytes
+            }
+            if not room:
+                break
+            moves = [
+                dataclasses.replace(move, size_bytes=_SHRINK * max(0.0, room.get(move.target, 1.0 / _SHRINK)) * move.size_bytes)
+                for move in moves
+            ]
+        return moves
 
     def told(self) -> tuple[TieringStep, ...]:
         """The steps as a person saw them: under access counters, answers run while their pages arrive."""

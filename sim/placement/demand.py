@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from sim.placement.capacity import TierNeed
+from sim.placement.effective import effective_placement
+from sim.placement.plan import Placement
 from sim.placement.policies import Demand
 from sim.records import Kind, Step, TensorClass
 from sim.topology.machine import Machine
@@ -51,6 +53,31 @@ def planned(
         size = sum(need.by_class.get(name.value, 0.0) for tier, need in plan.items() if tier not in own)
         known = demands.get(name, Demand(tensor_class=name, size_bytes=0.0))
         found[name] = replace(known, size_bytes=max(size, known.size_bytes))
+    return found
+
+
+def followers(placement: Placement, workload: object, decided: Collection[TensorClass]) -> frozenset[TensorClass]:
+    """Classes that lie where the optimizer states do, if a policy decides about these: nobody placed them otherwise."""
+    if TensorClass.OPTIMIZER_STATES not in decided:
+        return frozenset()
+    given = {entry.tensor_class for entry in placement.entries}
+    own = placement.shares(TensorClass.OPTIMIZER_STATES)
+    found = effective_placement(placement, workload).entries
+    return frozenset(entry.tensor_class for entry in found if entry.tensor_class not in given and entry.shares == own)
+
+
+def led(demands: Mapping[TensorClass, Demand], following: Collection[TensorClass]) -> dict[TensorClass, Demand]:
+    """Demands in which the optimizer states ask for what follows them too."""
+    found = {name: demand for name, demand in demands.items() if name not in following}
+    leader = TensorClass.OPTIMIZER_STATES
+    led_by = [demands[name] for name in following if name in demands]
+    if led_by and leader in found:
+        found[leader] = replace(
+            found[leader],
+            size_bytes=found[leader].size_bytes + sum(demand.size_bytes for demand in led_by),
+            touched_bytes_per_step=found[leader].touched_bytes_per_step
+            + sum(demand.touched_bytes_per_step for demand in led_by),
+        )
     return found
 
 

@@ -34,7 +34,6 @@ def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
     best: tuple[float, float, str] | None = None
     handles, labels, places = [], [], list[tuple[float, float, str]]()
     for index, (label, members) in enumerate(lines.items()):
-        base = _mean_time(members[0])
         style = {
             "color": SERIES[index % len(SERIES)],
             "marker": MARKERS[index % len(MARKERS)],
@@ -42,7 +41,7 @@ def draw_pool(name: str, points: Sequence[Point], path: Path) -> Path:
             "linewidth": 1.8,
         }
         saved = [_saved(point) for point in members]
-        slower = [_mean_time(point) / base for point in members]
+        slower = [_slowdown(point, members[0]) for point in members]
         (line,) = left.plot(saved, slower, **style)
         names = [str(point["parameters"].get(over)) for point in members]
         right.plot(names, [_worst(point) for point in members], **style)
@@ -119,8 +118,13 @@ def _saved(point: Point) -> float:
     return 100 * point["host_memory"]["saved"] if point.get("host_memory") else 0.0
 
 
-def _mean_time(point: Point) -> float:
-    return fmean(job["step_time_s"] for job in point["jobs"].values())
+def _slowdown(point: Point, base: Point) -> float:
+    """Mean over the jobs of a step's time, or a token's, over that at another point."""
+    return fmean(_seconds(job) / _seconds(base["jobs"][name]) for name, job in point["jobs"].items())
+
+
+def _seconds(job: Mapping[str, Any]) -> float:
+    return float(job.get("step_time_s") or job.get("time_per_output_token_s") or job["time_to_first_token_s"])
 
 
 def _worst(point: Point) -> float:
