@@ -29,6 +29,18 @@ def timing(way: str, *, is_fetched: bool) -> float:
     return TIMING_S[way].get() + (READ_TRIP_S if is_fetched and way != "queued" else 0.0)
 
 
+#: bytes of one piece of a copy between GPUs that passes host memory: two bounce buffers, one filled while the other empties
+#: (fit over copies without P2P: 37 GB/s between H100 and 22 over PCIe 4, nccl issues 1264 and 814; +-25 %); without them: the
+#: megabyte from which a copy is near its plateau
+STAGED_PIECE_BYTES = Fitted(524288.0, 1048576.0, ("nccl-issue-1264/h100-staged",))
+
+
+def staged_rate(bandwidth_bytes_per_s: float, start_s: float) -> float:
+    """Bytes/s of a copy in pieces through host memory over links of that rate, each of whose pieces starts anew."""
+    piece = STAGED_PIECE_BYTES.get()
+    return piece / (piece / bandwidth_bytes_per_s + start_s)
+
+
 def written_time(size_bytes: float, capacity_bytes: float, device_rate: float, core_rate: float, num_devices: int) -> float:
     """Seconds in which a device reads what a core's private cache still holds of a buffer of `size_bytes` that it just wrote.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sim.errors import Fault, InputError
+from sim.laws.links import staged_rate
 from sim.records import INFINITY, Uses
 from sim.topology.copies import copied
 from sim.topology.graph import Edge
@@ -27,12 +28,14 @@ def peer(machine: Inventory, gpu_a: str, gpu_b: str, *, by_collective: bool = Fa
         is_pushed = by_collective and all(edge.link in GPU_LINKS for edge in edges)
         moved = tuple(use for edge in edges for use in edge.uses("collective")) if is_pushed else copied(edges)
         return Route(uses=merged(start, moved, end), rate_cap_bytes_per_s=cap, latency_s=latency, hops=hops(gpu_a, edges))
-    # No direct way: device to host memory, host memory to device, pipelined in chunks.
+    # No direct way: device to host memory, host memory to device, a copy engine piece by piece, a collective without pauses.
     host = host_of(machine, gpu_a)
     up, down = required_path(machine, gpu_a, host), required_path(machine, host, gpu_b)
     staging = machine.media[resolve(machine, "dram", gpu_a)]
     bounce: Uses = (*staging.uses(1.0), *staging.uses(0.0))
     uses = merged(start, copied(up), bounce, copied(down), end)
+    if not by_collective:
+        cap = min(cap, staged_rate(min(machine.channels[name].bandwidth_per_s / cost for name, cost in uses if cost), latency))
     return Route(uses=uses, rate_cap_bytes_per_s=cap, latency_s=2 * latency, hops=hops(gpu_a, up + down), is_staged=True)
 
 

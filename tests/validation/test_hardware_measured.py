@@ -161,3 +161,14 @@ def test_small_all_reduces_over_xgmi_are_exchanged_directly() -> None:
 def test_random_reads_by_blocks_in_flight(depth: int, measured: float) -> None:
     """SPDK issue 661, libaio on one drive: the law is given 59.7 us at depth 1 and 540 k operations/s at depth 256."""
     assert rate(4096, depth, 59.7e-6 - 4096 / 3.2e9, 3.2e9, 540e3) / 4096 == pytest.approx(measured, rel=0.10)
+
+
+def test_a_copy_without_peer_access_pauses_between_its_pieces() -> None:
+    """nccl issues 814 (PCIe 4, P2P disabled: 22.2 GB/s) and 1264 (PCIe 5: 37.2)."""
+    for part, measured in (("rtx-4090", 22.2e9), ("rtx-5090", 37.2e9)):
+        gpus = f"gpu[0-1]: {{part: {part}, to: cpu0}}"
+        cpu = "cpu0: {part: xeon-8480, memory: {part: ddr5-4800-2r, channels: 8, capacity: 512 GiB}}"
+        machine = machine_from(parse_yaml(f"devices:\n  {cpu}\n  {gpus}\n", "m.yaml"), name="m")
+        copied = measure(machine, "copy", {"source": "gpu0", "target": "gpu1", "initiator": "gpu0"})["bandwidth"]
+        assert copied == pytest.approx(measured, rel=0.1)
+        assert machine.peer("gpu0", "gpu1", by_collective=True).rate_cap_bytes_per_s > copied
