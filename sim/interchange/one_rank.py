@@ -55,6 +55,7 @@ class OneRank:
         )
         self.by_id = {op.id: op for op in step.operations}
         self.groups = groups_of(step)
+        self.all_ranks = list(range(max((item.first_rank + item.num_ranks for item in step.rank_classes), default=1)))
 
     def in_order(self) -> Sequence[StepOperation]:
         """Operations so that dependencies inside the rank come first (ids then rise along them)."""

@@ -143,3 +143,37 @@ def test_a_trace_joined_with_a_profile_keeps_times_of_kernels_and_times_copies_a
     assert by_name["aten::copy_"].fixed_s == pytest.approx(2e-6)
     assert step.source_step_s == pytest.approx(39e-6)
     assert "nodes with a negative duration (left out): 1" in step.notes
+
+
+def communicating(*attributes: dict[str, object], listed: str = "") -> list[dict[str, object]]:
+    """An all-reduce with those attributes, behind the node that lists the process groups."""
+    groups = {
+        "id": 1,
+        "name": "## process_group:init ##",
+        "ctrl_deps": 0,
+        "inputs": {"values": [listed], "shapes": [], "types": []},
+    }
+    sent = timed(2, "record_param_comms", 0.0, 1.0, inputs=side([tensor(3, 32)], [[8, 4]]), attrs=list(attributes))
+    work = timed(3, "ncclDevKernel_AllReduce", 1.0, 9.0, ctrl_deps=2, cat="kernel", stream=20,
+                 inputs=side([tensor(3, 32)], [[8, 4]]))  # fmt: skip
+    return [groups, sent, work]
+
+
+@pytest.mark.parametrize(
+    ("listed", "ranks", "group"),
+    [
+        ([{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": []},
+          {"pg_name": "1", "pg_size": 4, "ranks": [0, 1, 2, 3]}], 8, "tensor"),
+        ([{"pg_name": "0", "pg_size": 8, "ranks": list(range(8))}, {"pg_name": "1", "pg_size": 2, "ranks": [0, 4]}], 8, "data"),
+        ([{"pg_name": "1", "pg_size": 2, "ranks": [0, 4]}], 8, "data"),
+        ("not json", 4, "world"),
+        ([7, {"pg_name": 3}], 4, "world"),
+    ],
+)  # fmt: skip
+def test_the_node_that_lists_process_groups_tells_ranks_and_members(listed: object, ranks: int, group: str) -> None:
+    text = listed if isinstance(listed, str) else json.dumps(listed)
+    attributes = [{"name": "pg_name", "value": "1"}, {"name": "pg_size", "type": "uint64", "value": 4}]
+    document = {"schema": "1.1.1-chakra.0.0.4", "nodes": communicating(*attributes, listed=text)}
+    step = step_from([("et.json", json.dumps(document).encode())])
+    assert step.rank_classes[0].num_ranks == ranks
+    assert [op.group for op in step.operations if op.kind is Kind.COLLECTIVE] == [group]

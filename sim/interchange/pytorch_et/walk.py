@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sim.interchange.groups import Communicator, Groups, communicator
+from sim.interchange.groups import Communicator, Groups, communicator, listed_ranks
 from sim.interchange.kineto.collectives import kind_of
 from sim.interchange.kineto.events import clean_name
 from sim.interchange.pytorch_et.nodes import Document, Node, Tensor
@@ -25,8 +27,11 @@ class Walk:
         self.done: list[StepOperation] = []
         self.last: dict[str, StepOperation] = {}  # role -> its latest operation
         self.writer: dict[tuple[int, str], StepOperation] = {}
-        found = {node.id: held for node in self.nodes if (held := _communicator(node)).size}
-        self.world = num_ranks or max([1, *(held.size for held in found.values())])
+        told = _told_groups(self.nodes)
+        found = {node.id: held for node in self.nodes if (held := _communicator(node, told)).size}
+        # a group of evenly spaced ranks repeats until all ranks are in one
+        spans = (held.size * max(held.stride, 1) for held in (*found.values(), *told.values()))
+        self.world = num_ranks or max(1, *spans) if found or told else max(1, num_ranks)
         self.communicators = found
         self.groups = Groups(found.values(), self.world, self.counts)
 
@@ -80,8 +85,26 @@ class Walk:
         return [self.writer[tensor.storage] for tensor in tensors if tensor.storage in self.writer]
 
 
-def _communicator(node: Node) -> Communicator:
+def _told_groups(nodes: Sequence[Node]) -> dict[str, Communicator]:
+    """Process groups by name, of the node that lists them all (PyTorch 2.4 on); {} where there is none or it is damaged."""
+    node = next((node for node in nodes if node.name.strip("# ") == "process_group:init"), None)
+    values = node.inputs.get("values") if node and isinstance(node.inputs, dict) else node.inputs if node else None
+    text = next((value for value in values if isinstance(value, str)), "") if isinstance(values, list) else ""
+    try:
+        listed = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        return {}
+    found = {}
+    for item in listed if isinstance(listed, list) else ():
+        if isinstance(item, dict) and isinstance(name := item.get("pg_name"), str):
+            found[name] = communicator(listed_ranks(item.get("ranks")), _whole(item.get("pg_size", item.get("group_size"))))
+    return {name: held for name, held in found.items() if held.size}
+
+
+def _communicator(node: Node, told: Mapping[str, Communicator]) -> Communicator:
     """Process group of a communication node (`record_param_comms` from PyTorch 2.3 on); of size 0 where it tells none."""
+    if isinstance(name := node.attribute("pg_name"), str) and name in told:
+        return told[name]
     if not any(item.get("name") == "pg_size" for item in node.attrs):
         return Communicator(0)
     size, start, stride = (_whole(node.attribute(name)) for name in ("pg_size", "global_rank_start", "global_rank_stride"))

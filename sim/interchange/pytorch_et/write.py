@@ -78,6 +78,8 @@ class _Writer:
         self.phase, self.phase_node = "", 2
         self._node("[pytorch|profiler|execution_trace|process]", 1)
         self._node("[pytorch|profiler|execution_trace|thread]", 1)
+        if len(one.all_ranks) > 1:
+            self._groups()
 
     def document(self) -> dict[str, Any]:
         previous: dict[str, str] = {}
@@ -95,6 +97,23 @@ class _Writer:
         end_us = max((node["ts"] + node["exclusive_dur"] for node in self.nodes if "ts" in node), default=0.0)
         return {"schema": SCHEMA, "pid": self.one.rank, "time": "", "start_ts": 0, "finish_ts": round(end_us),
                 "nodes": self.nodes}  # fmt: skip
+
+    def _groups(self) -> None:
+        """The node that lists the process groups of this rank, as PyTorch writes it: one string of JSON."""
+        world = {"world": [self.one.all_ranks]}
+        listed = [
+            {"pg_name": self.one.group_label(name, members), "pg_desc": name, "pg_size": len(members), "ranks": members}
+            for name, lists in {**self.one.groups, **world}.items()
+            for members in lists
+            if self.one.rank in members and len(members) > 1
+        ]
+        node = self._node("## process_group:init ##", 2)
+        node["inputs"] = {
+            "values": [msgspec.json.encode(listed).decode()],
+            "shapes": [[]],
+            "types": ["String"],
+            "strides": [[]],
+        }
 
     def _ends_of(self, name: str) -> list[int]:
         """Storages of a dependency; one of another rank is a message received, if it is a message."""
