@@ -27,7 +27,7 @@ _LEAST_FOR_A_BAND = 2
 #: what an error of the time carries over to
 _WITH_BAND = ("step_time_s", "tokens_per_s", "time_per_output_token_s")
 Point = Mapping[str, Any]
-_QUANTITY = re.compile(r"(?P<number>[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)( ?(%|[A-Za-z]+(/s)?))?")
+_QUANTITY = re.compile(r"(?P<number>[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)( ?(?P<unit>%|[A-Za-z]+(/s)?))?")
 
 
 def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
@@ -38,7 +38,8 @@ def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
     label, factor, unit, _is_more = METRICS[metric]
     over, others = axes_of_sweep(points)
     lines = _lines(points, others)
-    is_numeric = all(_number(point["parameters"].get(over)) is not None for point in points)
+    units = {_unit(point["parameters"].get(over)) for point in points}
+    is_numeric = len(units) == 1 and all(_number(point["parameters"].get(over)) is not None for point in points)
     if not is_numeric and not others:
         return choices_figure(points, over, (metric, label, factor, unit), finding=finding(name, points, metric))
     fig = figure(9.0, 5.0)
@@ -68,7 +69,8 @@ def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
         axes.set_xticks(list(places.values()), [_short(text) for text in places])
     elif all(float(x).is_integer() for x in places.values()):
         axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel(short_path(over))
+    (own, *_) = units if is_numeric else {""}
+    axes.set_xlabel(f"{short_path(over)} ({own})" if own else short_path(over))
     axes.set_ylabel(f"{label} ({unit})")
     plain(axes, grid="both")
     hidden = len(lines) - MAX_LINES
@@ -162,6 +164,12 @@ def _number(value: object) -> float | None:
         return None
     match = _QUANTITY.fullmatch(str(value))
     return float(match["number"]) if match else None
+
+
+def _unit(value: object) -> str:
+    """The unit that a number is written with: '48 GB/s' -> 'GB/s'; empty where there is none."""
+    match = _QUANTITY.fullmatch(str(value))
+    return (match["unit"] or "") if match else ""
 
 
 def _short(text: str) -> str:

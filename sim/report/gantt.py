@@ -55,7 +55,9 @@ def timeline_figure(program: Program, replay: Replay, *, finding: str) -> Any:
     axes.set_xlim(0, total_s * factor)
     axes.set_xlabel(time_label(program, unit), fontsize=9)
     plain(axes)
-    hidden = len({rank_of(stream.name) for stream in program.streams}) - len({rank_of(stream.name) for stream in rows})
+    hidden = len({rank_of(stream.name) for stream in program.streams if stream.role != "clock"}) - len(
+        {rank_of(stream.name) for stream in rows}
+    )
     note = f"; {hidden} more rank classes not drawn" if hidden else ""
     titled(fig, finding, f"{what_is_shown(program)}, {format_seconds(total_s)}; one row per stream{note}")
     names = {"idle": "framework overhead"}  # an operation that no resource explains
@@ -82,7 +84,11 @@ def _rows(program: Program, replay: Replay) -> list[Stream]:
             ends[rank] = max(ends[rank], record.end_s)
     ranks = sorted(sorted(ends, key=lambda rank: (-ends[rank], rank))[:MAX_RANKS])
     order = {role: index for index, role in enumerate(_ROLES)}
-    rows = [stream for stream in program.streams if stream.name in active and rank_of(stream.name) in ranks]
+    rows = [
+        stream
+        for stream in program.streams
+        if stream.name in active and stream.role != "clock" and rank_of(stream.name) in ranks  # a clock shows no work
+    ]
     return sorted(rows, key=lambda stream: (ranks.index(rank_of(stream.name)), order.get(_role(stream), 99), stream.name))
 
 

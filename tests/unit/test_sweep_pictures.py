@@ -5,6 +5,7 @@ import pytest
 from sim.cli.sweep_pictures import _ratios, draw_pictures
 from sim.config.results_folder import ResultsFolder
 from sim.config.scenario_file import scenario_of
+from sim.report.curves import sweep_figure
 from sim.report.pareto import pareto_figure, pareto_front
 from sim.study.pool import Serial
 from sim.study.study import Study
@@ -53,3 +54,21 @@ def test_the_front_and_the_numbers_of_its_points():
     figure = pareto_figure(points, cost="W", gain="tokens/s", finding="f")
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2", "3"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["1  a", "2  b", "3  worse (not built yet)"]
+
+
+@pytest.mark.parametrize(
+    ("values", "label", "places"),
+    [
+        (["64 GiB", "128 GiB", "256 GiB"], "cpu0.memory.capacity (GiB)", [64.0, 128.0, 256.0]),
+        (["512 GiB", "1 TiB"], "cpu0.memory.capacity", [0.0, 1.0]),  # in file order: 1 TiB is not less than 512 GiB
+    ],
+)
+def test_the_axis_of_a_sweep_tells_its_unit_and_never_mixes_two(values, label, places):
+    points = [
+        {"parameters": {"topology.cpu0.memory.capacity": value, "kind": kind}, "fits": True, "step_time_s": 1.0}
+        for value in values
+        for kind in "ab"
+    ]
+    axes = sweep_figure("s", points, "step_time_s").axes[0]
+    assert axes.get_xlabel() == label
+    assert list(axes.lines[0].get_xdata()) == places
