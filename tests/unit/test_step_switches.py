@@ -11,7 +11,7 @@ from sim.workload import frameworks
 from sim.workload.frameworks import GRAPH_LAUNCH_S, HIDDEN_EXCHANGE, HIDDEN_TENSOR
 from sim.workload.shape import ModelShape
 from sim.workload.step import generate
-from sim.workload.training import Adapter, Offload, Parallelism, Training
+from sim.workload.training import Adapter, Offload, Optimizer, Parallelism, Training
 
 H, LAYERS, S, B = 64, 2, 128, 2
 TOKENS = B * S
@@ -208,3 +208,27 @@ def test_hidden_exchanges_do_not_queue_behind_gathered_weights():
     roles = {op.stream.rsplit(".", 1)[1] for op in step.operations if op.group == "tensor" and op.category == "collective"}
     assert roles == {"compute", "exchange"}
     assert {op.stream.rsplit(".", 1)[1] for op in step.operations if op.group == "shard"} == {"collective"}
+
+
+def test_each_copy_back_holds_the_update_unless_copies_are_beside_it():
+    """Whatever share the GPU updates: the next piece of the CPU waits for the weights of the one before."""
+
+    def waits(share=0.0, overlap=None):
+        training = Training(
+            model=DENSE,
+            sequence_length=S,
+            framework="deepspeed-zero",
+            parallelism=Parallelism(zero_stage=3),
+            optimizer=Optimizer(gpu_fraction=share),
+            offload=Offload(sub_group_elements=60_000, overlap_update=overlap),
+        )
+        step = generate(training, {TensorClass.OPTIMIZER_STATES: "host", TensorClass.GRADIENTS: "host"})
+        returned = {op.id for op in step.operations if op.name == "return weights"}
+        updates = [bool(returned & set(op.after)) for op in step.operations if op.name == "cpu adamw"]
+        return len(updates), sum(updates)
+
+    pieces, waiting = waits()
+    assert (pieces, waiting) == (4, 3)
+    assert waits(share=0.25) == (3, 2)  # the last goes through the GPU
+    assert waits(overlap=True) == (4, 0)
+    assert waits(share=0.25, overlap=True) == (3, 0)

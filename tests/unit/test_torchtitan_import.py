@@ -38,7 +38,11 @@ def training(tmp_path: Path, gpus: int = 0, **parts: str) -> dict[str, Any]:
     ("parallelism", "expected"),
     [
         ("", {"zero_stage": 3, "data": 8}),
-        ("tensor_parallel_degree = 2", {"tensor": 2, "zero_stage": 3, "data": 4}),
+        ("tensor_parallel_degree = 2", {"tensor": 2, "sequence_parallel": True, "zero_stage": 3, "data": 4}),
+        (
+            "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true",
+            {"tensor": 2, "sequence_parallel": True, "overlap_tensor": True, "zero_stage": 3, "data": 4},
+        ),
         ("data_parallel_replicate_degree = 2", {"zero_stage": 3, "data": 8, "shard_group": 4}),
         ("data_parallel_shard_degree = 4\ncontext_parallel_degree = 2", {"context": 2, "zero_stage": 3, "data": 4}),
         ("pipeline_parallel_degree = 2", {"pipeline": 2, "zero_stage": 2, "data": 4}),
@@ -77,7 +81,7 @@ def test_batches_precision_and_offload(tmp_path: Path) -> None:
 def test_tables_of_2024_and_a_file_without_its_name(tmp_path: Path) -> None:
     old = "tensor_parallel_degree = 8\ndata_parallel_shard_degree = -1\ncompile = true"
     block = job(tmp_path, name="train.conf", training=old, flavor="70B").document["workload"]["training"]
-    assert block["parallelism"] == {"tensor": 8, "zero_stage": 3, "data": 1}
+    assert block["parallelism"] == {"tensor": 8, "sequence_parallel": True, "zero_stage": 3, "data": 1}
     assert block["compile"] is True
 
 

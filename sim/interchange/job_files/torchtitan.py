@@ -24,7 +24,7 @@ _INERT = {
     "model": ("tokenizer_path", "hf_assets_path", "norm_type", "print_after_conversion", "use_flex_attn", "converters"),
     "training": ("steps", "max_norm", "dataset", "dataset_path", "seed", "deterministic", "gc_freq", "gc_debug", "warmup_steps",
                  "mixed_precision_reduce", "dataloader", "debug_moe_force_load_balance"),
-    "parallelism": ("enable_async_tensor_parallel", "pipeline_parallel_schedule", "pipeline_parallel_split_points",
+    "parallelism": ("pipeline_parallel_schedule", "pipeline_parallel_split_points",
                     "pipeline_parallel_microbatch_size", "enable_loss_parallel", "disable_loss_parallel",
                     "context_parallel_rotate_method", "enable_compiled_autograd", "pipeline_parallel_layers_per_stage",
                     "pipeline_parallel_schedule_csv", "pipeline_parallel_first_stage_less_layers",
@@ -144,6 +144,11 @@ def _parallelism(blocks: Mapping[str, Block], known: Known, found: JobSettings) 
         if (size := degree(f"{kind}_parallel_degree") or 1) > 1:
             found.training[f"parallelism.{kind}"] = size
             others *= size
+    is_beside = blocks["parallelism"].flag("enable_async_tensor_parallel")
+    if "parallelism.tensor" in found.training:  # its plan splits norms over the tensor ranks too
+        found.training["parallelism.sequence_parallel"] = True
+        if is_beside:
+            found.training["parallelism.overlap_tensor"] = True
     if (size := degree("expert_parallel_degree") or 1) > 1:
         found.training["parallelism.expert"] = size
     copies = degree("data_parallel_replicate_degree") or 1

@@ -90,7 +90,7 @@ class Update:
             if swap:
                 swap.store(updated)
             done.append(self._returned(lane, share, updated))
-            waits = after if self._is_overlapped else [done[-1]]
+            waits = after if self._hides_copies else [done[-1]]
         return done
 
     @property
@@ -99,16 +99,21 @@ class Update:
         return 1.0 if optimizer.swap_through_gpu else optimizer.gpu_fraction
 
     @property
-    def _is_overlapped(self) -> bool:
-        """Pieces are updated beside each other's copies; a share for the GPU only helps when they are."""
+    def _hides_copies(self) -> bool:
+        """Pieces are updated beside the copies of their neighbours; otherwise each copy back holds the rank."""
         asked = self.plan.training.offload.overlap_update
-        return self._is_fused or self.plan.profile.overlap_update or self._gpu_fraction > 0 if asked is None else asked
+        return self._is_fused or self.plan.profile.overlap_update if asked is None else asked
+
+    @property
+    def _is_pinned_back(self) -> bool:
+        """Weights return from page-locked memory, where the GPU takes a share of the pieces too (Deep Optimizer States)."""
+        return self._hides_copies or self._gpu_fraction > 0
 
     @property
     def _is_cast_on_gpu(self) -> bool:
-        """Updated weights cross the link as fp32 because their copies do not block."""
+        """Updated weights cross the link as fp32 because they come from page-locked memory."""
         is_back = self.plan.home(TensorClass.WEIGHTS) == "gpu"
-        return is_back and self._is_overlapped and not self._is_fused and self.plan.profile.host_cast_bytes > 0
+        return is_back and self._is_pinned_back and not self._is_fused and self.plan.profile.host_cast_bytes > 0
 
     @property
     def _is_fused(self) -> bool:
@@ -225,7 +230,7 @@ class Update:
             "return weights",
             source="home:master_weights",
             target="gpu",
-            is_pinned=self.gradients.is_pinned and (profile.pins_returned_weights or self._is_overlapped),
+            is_pinned=self.gradients.is_pinned and (profile.pins_returned_weights or self._is_pinned_back),
             rate_share=profile.copy_share,
             **fields,
         )
