@@ -185,6 +185,9 @@ def _inference_families(inference: Inference, machine: Machine) -> Iterator[Iter
     is_ggml, is_cpu = profile.gemm_variant.startswith("ggml"), inference.device == "cpu"
     kinds = ("q8_0", "q4_0") if is_ggml else ("fp8", "int4")
     yield (Change(settings={f"{path}.kv_cache": kind}) for kind in kinds if inference.kv_cache in ("fp16", "bf16"))
+    if inference.buffer_elements:
+        half = [inference.buffer_elements // factor for factor in (2, 5, 10)]
+        yield (Change(settings={f"{path}.buffer_elements": size}) for size in half)
     yield (Change(settings={f"{path}.batch_size": size}) for size in range(inference.batch_size - 1, 0, -1))
     yield (
         Change(settings={f"{path}.weights": kind})

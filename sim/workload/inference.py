@@ -77,6 +77,13 @@ class Inference:
     round_pinned: Annotated[
         bool, Doc("weights in host memory lie in one page-locked buffer per layer, which takes the next power of two (PyTorch)")
     ] = False
+    buffer_count: Annotated[int | None, Gt(0), Doc("DeepSpeed: host buffers through which weights on NVMe pass; default 5")] = (
+        None
+    )
+    buffer_elements: Annotated[int | None, Gt(0), Doc("elements (not bytes) of each of them; default 1e8")] = None
+    max_in_cpu_elements: Annotated[
+        int | None, Ge(0), Doc("DeepSpeed: weights kept in host memory beside NVMe, in elements; default 1e9")
+    ] = None
     memory_utilisation: Annotated[Fraction, Gt(0), Le(1), Doc("share of GPU memory that the framework may use")] = 1.0
 
     @property

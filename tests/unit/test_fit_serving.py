@@ -4,6 +4,7 @@ import pytest
 
 from sim.config import scenario_of
 from sim.study.fit import assess
+from sim.units import GIB
 
 
 def verdict(model: str, weights: str, share: str) -> tuple[str, float]:
@@ -76,3 +77,21 @@ def test_a_wider_share_for_the_gpu_is_suggested_where_it_suffices():
     wider = {"base": "strix-halo", "set": {"gpu0.gpu_share": "80%"}}
     assert suggested(wider) == []  # it fits
     assert suggested({"base": "strix-halo", "set": {"gpu0.capacity": "64 GiB"}}) == []  # no share of 64 GiB holds 79
+
+
+@pytest.mark.parametrize(("elements", "count", "gib"), [(100_000_000, 5, 5 * 0.25), (2_000_000_000, 3, 3 * 4)])
+def test_weights_on_a_drive_pass_through_buffers_counted_in_elements(elements: int, count: int, gib: float) -> None:
+    """DeepSpeed, offload_config.py: buffer_count page-locked buffers of buffer_size elements, each the next power of two."""
+    inference = {
+        "model": "opt-13b", "framework": "deepspeed-zero-inference", "weights": "fp16", "prompt_length": 64, "output_length": 8,
+        "buffer_count": count, "buffer_elements": elements,
+    }  # fmt: skip
+    block = {
+        "name": "x",
+        "topology": "desktop-rtx-3090",
+        "workload": {"inference": inference},
+        "placement": {"weights": "nvme"},
+    }
+    terms = {term.name: term.size_bytes for term in assess(scenario_of(block).resolve()).footprint.terms if term.tier == "dram"}
+    assert terms["weight swap buffers"] == gib * GIB
+    assert terms["weights kept beside storage"] == 2e9

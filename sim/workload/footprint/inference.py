@@ -8,7 +8,7 @@ from dataclasses import replace
 from sim.held_out import as_unseen
 from sim.records import TensorClass
 from sim.workload.footprint.counts import is_moe_layer
-from sim.workload.footprint.host import pinned_bytes
+from sim.workload.footprint.host import SHARD_FILE_BYTES, pinned_bytes
 from sim.workload.footprint.ledger import INFERENCE_MOMENTS, Footprint, Term, system_term
 from sim.workload.footprint.pinned import pinned_classes
 from sim.workload.formats import KV_BYTES
@@ -89,6 +89,7 @@ def inference_footprint(
     if weights.get("gpu", 0.0) < 1.0 - 1e-9 and not inference.splits_weights and not inference.is_system:
         layer = max(_layer_bytes(inference, layer) for layer in (0, shape.layers - 1)) / inference.tensor_parallel
         terms.append(_gpu("buffers of streamed layers", TensorClass.BUFFERS, 2 * layer))
+    terms += _beside_storage(inference, sum(share for tier, share in weights.items() if tier.startswith("nvme")))
     for moment, rows in (("prefill", inference.prompt_length * inference.batch_size), ("decode", inference.batch_size)):
         size = _pass_bytes(inference, rows)
         terms.append(_gpu(f"activations of the {moment}", TensorClass.ACTIVATIONS, size, (moment,)))
@@ -117,6 +118,28 @@ def inference_footprint(
         fragmentation=_fragmentation(inference, terms),
         moments=INFERENCE_MOMENTS,
     )
+
+
+def _beside_storage(inference: Inference, share: float) -> list[Term]:
+    """What DeepSpeed's ZeRO-Inference holds in host memory of weights on NVMe (`offload_config.py`): buffers, and a part.
+
+    Page-locked buffers take the next power of two; the checkpoint is read file by file before its weights are written.
+    """
+    if not share or not inference.framework.startswith("deepspeed"):
+        return []
+    count, elements = inference.buffer_count or 5, float(inference.buffer_elements or 1e8)
+    limit = 1e9 if inference.max_in_cpu_elements is None else float(inference.max_in_cpu_elements)
+    kept = min(limit, share * parameters(inference.model).total)
+    sizes = (
+        ("weight swap buffers", TensorClass.BUFFERS, count * pinned_bytes(2.0 * elements, is_pinned=True, is_rounded=True),
+         INFERENCE_MOMENTS, f"{count} buffers x 2 B x {elements:.3g} elements"),
+        ("weights kept beside storage", TensorClass.WEIGHTS, 2.0 * kept, INFERENCE_MOMENTS, f"2 B x {kept:.4g} elements"),
+        ("checkpoint file being read", TensorClass.BUFFERS, min(weight_bytes(inference), SHARD_FILE_BYTES), ("load",), ""),
+    )  # fmt: skip
+    return [
+        Term(name=name, tensor_class=kind, tier="dram", size_bytes=size, moments=when, formula=formula)
+        for name, kind, size, when, formula in sizes
+    ]
 
 
 def _gpu(name: str, kind: TensorClass, size: float, moments: tuple[str, ...] = PASSES) -> Term:
