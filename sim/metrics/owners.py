@@ -44,6 +44,10 @@ _USE = np.dtype(
 )  # fmt: skip
 
 
+#: share of a channel's rate from which a copy's cap is taken to come from that channel
+_NEARLY = 0.75
+
+
 @dataclass(slots=True)
 class _Names:
     """Numbers of resources."""
@@ -90,10 +94,20 @@ class _Kinds:
             len(self._rows) - 1,
             number(ARRIVAL if stream.role == "clock" else OVERHEAD),  # idle time of a rank is its framework's
             number(others[0] if others else f"{device}.sm"),
-            number(f"{device}.copy_engine") if operation.kind == Kind.TRANSFER else _NOBODY,
+            number(self._capped_by(operation, device)) if operation.kind == Kind.TRANSFER else _NOBODY,
             number(others[0]) if others else _NOBODY,
             operation.kind in _COMPUTING,
         )
+
+    def _capped_by(self, operation: Operation, device: str) -> str:
+        """What keeps a copy at its cap: the slowest channel if that carries little more (a drive), else its engine."""
+        rates = {
+            name: self._channels[name].bandwidth_per_s / cost
+            for name, cost in operation.uses
+            if cost > 0.0 and self._channels[name].unit == "bytes"
+        }
+        slowest = min(rates, key=lambda name: (rates[name], name), default="")
+        return slowest if slowest and operation.rate_cap >= _NEARLY * rates[slowest] else f"{device}.copy_engine"
 
     def _uses(self, operation: Operation, stream: Stream) -> list[tuple[object, ...]]:
         """What one unit of rate takes of each channel; the last name first, which decides between equals."""

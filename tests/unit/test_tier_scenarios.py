@@ -137,3 +137,41 @@ def test_policies_fill_the_memory_that_what_follows_the_states_leaves():
             replace(entry, policy="hot_cold", options={"scan_period_s": scan_period_s}) for entry in asked.job.placement.entries
         ))  # fmt: skip
         assert run(replace(asked, jobs=(replace(asked.job, placement=moving),)), with_penalty=False).fits
+
+
+def with_card(**keys):
+    return {
+        "topology": {"base": "epyc-9554p-2x4090", "add": {
+            "cxl0": {"part": "cxl-expander-asic-x16", "to": "cpu0"}, "nvme9": {"part": "nvme-pcie4-2tb", "to": "cpu0"},
+        }},
+        **keys,
+    }  # fmt: skip
+
+
+def test_the_best_share_of_pages_is_that_of_the_bandwidths():
+    """An update over DRAM and a card takes the longer of share / bandwidth: least where both finish together."""
+    training = {"model": "llama-2-7b", "sequence_length": 1024, "batch_size": 1, "framework": "deepspeed-zero",
+                "checkpointing": {"active": True}, "parallelism": {"data": 1, "zero_stage": 2}}  # fmt: skip
+
+    def found(states):
+        asked = scenario_of(with_card(workload={"training": training}, placement={"optimizer_states": states})).resolve()
+        result = run(asked, with_penalty=False)
+        shares = placed(asked.job, asked.machine).placement.entries[0].shares
+        return result.summary.step_time_s, next(share for tier, share in shares.items() if tier.startswith("cxl"))
+
+    best_s, best_share = found({"policy": "bandwidth_proportional"})
+    times = {share: found({"dram": 1 - share, "cxl0": share})[0] for share in (0.05, 0.15, 0.2, 0.25, 0.3, 0.5, 1.0)}
+    assert best_s <= 1.001 * min(times.values())
+    ordered = [times[share] for share in sorted(times)]
+    assert abs(min(times, key=times.__getitem__) - best_share) <= 0.05
+    lowest = ordered.index(min(ordered))
+    assert ordered[: lowest + 1] == sorted(ordered[: lowest + 1], reverse=True)  # falls to it, rises from it
+    assert ordered[lowest:] == sorted(ordered[lowest:])
+
+
+@pytest.mark.parametrize(("tier", "binds"), [("nvme9", "nvme9"), ("dram", "cpu0->gpu0.pcie")])
+def test_a_cache_elsewhere_is_bound_by_where_it_lies_or_by_the_link(tier, binds):
+    served = {"model": "llama-3-8b", "weights": "fp8", "framework": "vllm", "prompt_length": 8192, "output_length": 16,
+              "batch_size": 4}  # fmt: skip
+    asked = with_card(workload={"inference": served}, placement={"kv_cache": tier})
+    assert run(scenario_of(asked).resolve(), with_penalty=False).summary.bound_by.startswith(binds)
