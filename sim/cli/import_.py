@@ -72,6 +72,9 @@ def machine(
     name: Annotated[str, typer.Option(help="name of the machine; default the output's")] = "",
     gpu: Annotated[str, typer.Option(help="part of the GPUs where no file names it; see `tiersim list parts`")] = "",
     hwloc: Annotated[list[Path] | None, typer.Option(help="lstopo FILE.xml (hwloc 2 or 3)", show_default=False)] = None,
+    numactl: Annotated[
+        list[Path] | None, typer.Option(help="numactl --hardware, lscpu, or both in one file", show_default=False)
+    ] = None,
     topo: Annotated[
         list[Path] | None, typer.Option(help="nvidia-smi topo -m, rocm-smi --showtopo, amd-smi topology", show_default=False)
     ] = None,
@@ -92,12 +95,13 @@ def machine(
     from sim.interchange.machines import read_figures, read_layout
     from sim.study.machine_import import document_of, machine_document, write_machine
 
-    layouts = [read_layout(path, kind) for kind, paths in (("hwloc", hwloc), ("topo", topo)) for path in paths or ()]
+    drawn = {"hwloc": hwloc, "numactl": numactl, "topo": topo}
+    layouts = [read_layout(path, kind) for kind, paths in drawn.items() for path in paths or ()]
     measured = {"mlc": mlc, "stream": stream, "nvbandwidth": nvbandwidth, "copies": copies, "nccl": nccl, "fio": fio}
     figures = [figure for kind, paths in measured.items() for path in paths or () for figure in read_figures(path, kind)]
     draft = machine_document(layouts, figures, gpu=gpu)
     name = name or output.stem
-    write_machine(draft, name, output, [path for paths in (hwloc, topo, *measured.values()) for path in paths or ()])
+    write_machine(draft, name, output, [path for paths in (*drawn.values(), *measured.values()) for path in paths or ()])
     if is_json:
         import json
 

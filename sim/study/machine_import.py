@@ -27,7 +27,10 @@ def machine_document(layouts: Sequence[Layout], figures: Sequence[Figure], *, gp
     each other (links that the GPU does not have).
     """
     if not layouts and not figures:
-        what, remedy = "no file given", "name at least one: --hwloc, --topo, --mlc, --stream, --nvbandwidth, --nccl, --fio"
+        what, remedy = (
+            "no file given",
+            "name at least one: --hwloc, --numactl, --topo, --mlc, --stream, --nvbandwidth, ...",
+        )
         raise InputError(Fault(what=what, remedy=remedy))
     draft = Draft(layouts=layouts, figures=figures, gpu=gpu)
     layout = draft.layout()
