@@ -10,12 +10,15 @@ import typer
 if TYPE_CHECKING:
     from sim.experiment import Result
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Write what was simulated for other tools.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
 
 @app.callback()
 def _group() -> None:
-    """Write what was simulated for other tools."""
+    """Write what was simulated for other tools.
+
+    Example: tiersim export timeline a12-reference-box -o step.json.gz
+    """
 
 
 @app.command()
@@ -25,7 +28,7 @@ def timeline(
 ) -> None:
     """Write the simulated step as a timeline that ui.perfetto.dev opens.
 
-    Example: tiersim export timeline epyc-9554p-13b.yaml -o step.json.gz
+    Example: tiersim export timeline a12-reference-box -o step.json.gz
     """
     from sim.interchange.perfetto import write_timeline
 
@@ -40,11 +43,11 @@ def timeline(
 def chakra(
     scenario: Annotated[str, typer.Argument(help="scenario file or built-in name", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")] = Path("chakra"),
-    ranks: Annotated[int, typer.Option(min=1, help="write only the first N ranks")] = 2**31,
+    ranks: Annotated[int, typer.Option(min=1, help="write only the first N ranks", show_default="all")] = 2**31,
 ) -> None:
     """Write a MLCommons Chakra trace per rank, with MEM_LOAD and MEM_STORE nodes between memory tiers.
 
-    Example: tiersim export chakra epyc-9554p-13b.yaml -o traces
+    Example: tiersim export chakra a12-reference-box -o traces
     """
     import msgspec
 
@@ -74,7 +77,7 @@ def pytorch_et(
 ) -> None:
     """Write a PyTorch execution trace (JSON) per rank, with the simulated times that Chakra's converter reads.
 
-    Example: tiersim export pytorch-et epyc-9554p-13b.yaml -o traces
+    Example: tiersim export pytorch-et a12-reference-box -o traces
     """
     from sim.interchange.pytorch_et.write import documents_of, encoded
 

@@ -10,16 +10,15 @@ import typer
 if TYPE_CHECKING:
     from sim.study.job_import import ImportedJob
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Read foreign files: recordings, machines, measurements, configurations.",
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
 
 @app.callback()
 def _group() -> None:
-    """Read foreign files: recordings, machines, measurements, configurations."""
+    """Read foreign files: recordings, machines, measurements, configurations.
+
+    Example: tiersim import deepspeed ds_config.json --model llama-2-13b --topology dgx-a100
+    """
 
 
 @app.command()

@@ -12,17 +12,21 @@ from rich.text import Text
 
 from sim.cli.explanation import print_explanation
 from sim.cli.terminal import grouped, plain_table
+from sim.config.measured_block import si_value
 from sim.units import format_bandwidth, format_bytes, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from sim.experiment import Result
     from sim.study.budget import Budget
+    from sim.study.measured import Beside
 
 _MAX_CHANNELS = 12
 _INDEX = re.compile(r"\d+")
 
 
-def print_result(result: Result, out: Console, *, budget: Budget | None = None, is_explained: bool = False) -> None:
+def print_result(
+    result: Result, out: Console, *, budget: Budget | None = None, measured: Sequence[Beside] = (), is_explained: bool = False
+) -> None:
     """Everything about one run, in the order in which people ask; `budget` where the scenario has a data set or prices."""
     scenario = result.scenario
     out.print(Text.assemble((scenario.name, "bold"), "  ", _verdict(result)))
@@ -35,6 +39,8 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
         out.print("Memory: not known (a recording tells what moves, not what is held)")
     out.print()
     _print_times(result, out)
+    for item in measured:
+        out.print(Text(measured_words(item)))
     if budget is not None:
         out.print()
         out.print(budget_table(budget))
@@ -51,6 +57,9 @@ def print_result(result: Result, out: Console, *, budget: Budget | None = None, 
     out.print(breakdown_table(result.summary.breakdown_s, title))
     out.print()
     out.print(channel_table(result))
+    out.print(
+        Text("carried by memories and drives: a written byte counts as the bytes that could be read meanwhile", style="dim")
+    )
     if is_explained:
         out.print()
         print_explanation(result, out)
@@ -109,6 +118,16 @@ def _print_times(result: Result, out: Console) -> None:
         simulated = in_words(claim["simulated"], result.scenario.claim)
         table.add_row(f"Claim {claim['id']}", f"{claim['verdict']}: stated {claim['stated']!r}, simulated {simulated}")
     out.print(table)
+
+
+def measured_words(item: Beside) -> str:
+    """``Measured step time 11.49 s: predicted 10.65 s, -7.3 % (source)``."""
+    entry = item.entry
+    scale = si_value(f"1 {entry.unit}")[0] if entry.unit else 1.0
+    measured, predicted = (f"{value / scale:.4g} {entry.unit}".rstrip() for value in (entry.value, item.predicted))
+    at = "".join(f" at {key} {value}" for key, value in entry.at.items())
+    name = entry.metric.replace("_", " ") + at
+    return f"Measured {name} {measured}: predicted {predicted}, {100 * item.error:+.1f} % ({entry.source})"
 
 
 def _penalty(result: Result) -> str:

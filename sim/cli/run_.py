@@ -59,6 +59,10 @@ def command(
     return max(codes)
 
 
+#: metrics that are counted on the records of the whole step
+_PHASES = frozenset({"forward", "backward", "update"})
+
+
 def _refuse_equal_names(files: list[ScenarioFile]) -> None:
     from sim.errors import Fault, InputError
 
@@ -100,14 +104,17 @@ def _run_one(file: ScenarioFile, folder: Path, shown: _Shown, *, trace: Path | N
     from sim.config.results_folder import ResultsFolder
     from sim.experiment import run
     from sim.experiment.preparing import with_homes
+    from sim.study.measured import beside
 
     results = ResultsFolder(folder)  # before the work: an unwritable folder is found at once
     started = time.process_time(), time.perf_counter()
     scenario = file.resolve()
     level = "full" if shown.has_plots or shown.verify or shown.watch else scenario.options.level
-    options = replace(scenario.options, level=level, verify=shown.verify or scenario.options.verify, is_whole=trace is not None)
+    is_whole = trace is not None or any(entry.metric in _PHASES for entry in scenario.measured)
+    options = replace(scenario.options, level=level, verify=shown.verify or scenario.options.verify, is_whole=is_whole)
     with file.places_faults():
         result = run(replace(scenario, options=options))
+        compared = beside(result)
     seconds = {"cpu": time.process_time() - started[0], "wall": time.perf_counter() - started[1]}
     if trace is not None:
         from sim.interchange.step_file import write_step
@@ -122,8 +129,9 @@ def _run_one(file: ScenarioFile, folder: Path, shown: _Shown, *, trace: Path | N
         from sim.cli.printing import print_result
         from sim.cli.terminal import console
 
-        print_result(result, console(), budget=budget, is_explained=shown.explain)
+        print_result(result, console(), budget=budget, measured=compared, is_explained=shown.explain)
     point = result.point() | ({"budget": budget.to_json()} if budget is not None else {})
+    point |= {"measured": [item.to_json() for item in compared]} if compared else {}
     written = write_run(result, point, file, results, has_plots=shown.has_plots, seconds=seconds)
     print(f"{folder}: {', '.join(written)}", file=sys.stderr)  # noqa: T201 - messages go to standard error
     return {"scenario": file.name, "points": [point]}, 0 if result.fits else 1

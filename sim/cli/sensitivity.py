@@ -17,7 +17,7 @@ _SHOWN = 0.0005
 
 def command(
     scenario: Annotated[str, typer.Argument(help="A scenario file or built-in name.", show_default=False)],
-    step: Annotated[float, typer.Option(help="How much less and more of each resource.", min=0.001, max=0.9)] = 0.1,
+    step: Annotated[float, typer.Option(help="Less and more of each resource; 0.1 is 10 %.", min=0.001, max=0.9)] = 0.1,
     break_even: Annotated[bool, typer.Option("--break-even", help="Find where each resource stops binding.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the tornado picture.", show_default=False)] = None,
     workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,

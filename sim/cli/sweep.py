@@ -45,6 +45,8 @@ def run_sweep(
         answer["points"] = list(study.points())
     else:
         _print_table(study, tally)
+    if file.measured:
+        answer["measured"] = _measured(study, is_json=is_json)
     if isinstance(study, Search):
         answer["best"] = _best(study, is_json=is_json)
     if file.claim:
@@ -52,6 +54,18 @@ def run_sweep(
     written = _write(study, has_plots=has_plots, seconds=seconds)
     _report(study, tally, written)
     return answer, exit_code(tally)
+
+
+def _measured(study: Study, *, is_json: bool) -> list[dict[str, Any]]:
+    """What was measured at points of the sweep beside what they predict."""
+    from sim.cli.printing import measured_words
+    from sim.study.measured import beside_points
+
+    compared = beside_points(study.file.measured, study.points())
+    if not is_json:
+        for item in compared:
+            typer.echo(measured_words(item))
+    return [item.to_json() | {"at": dict(item.entry.at)} for item in compared]
 
 
 def _best(search: Search, *, is_json: bool) -> dict[str, Any] | None:

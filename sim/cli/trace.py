@@ -10,12 +10,15 @@ import typer
 if TYPE_CHECKING:
     from sim.study.survey import SurveyRow
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Look into trace files.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
 
 @app.callback()
 def _group() -> None:
-    """Look into trace files."""
+    """Look into trace files.
+
+    Example: tiersim trace stat rank0.pt.trace.json.gz
+    """
 
 
 @app.command()

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from sim.config.validation import FaultList, refuse_unknown
+from sim.config.validation import FaultList, refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import InputError
 from sim.records import Measured
@@ -15,6 +15,16 @@ from sim.units import UNITS, parse
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
 #: units of measured values that are not physical dimensions
 _COUNTS = {"": 1.0, "1": 1.0, "x": 1.0, "tokens/s": 1.0, "tok/s": 1.0, "samples/s": 1.0, "1/s": 1.0, "IOPS": 1.0}
+#: metric of a scenario's `measured:` -> dimensions that its value may have ("" a bare number or a count per second)
+METRICS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("step_time", "forward", "backward", "update", "time_to_first_token", "time_per_output_token"), ("time",)),
+    **dict.fromkeys(
+        ("tokens_per_s", "tokens_per_s_per_gpu", "samples_per_s", "decode_tokens_per_s", "prefill_tokens_per_s"), ("",)
+    ),
+    **dict.fromkeys(("tflops_per_gpu", "hardware_tflops_per_gpu"), ("compute",)),
+    **dict.fromkeys(("gpu_allocated", "gpu_reserved", "gpu_peak", "host_peak", "host_init_peak", "host_load_peak"), ("bytes",)),
+    **dict.fromkeys(("mfu", "offload_penalty"), ("", "fraction")),
+}
 _KEYS = ("metric", "value", "source", "tolerance", "at", "confidence", "note")
 _CLAIM_KEYS = ("id", "stated", "metric", "value", "range", "tolerance", "assumptions", "reason", "at", "against", "verdict")
 
@@ -66,6 +76,15 @@ def _entry(raw: object, document: Document, path: NodePath) -> Measured:
         value, unit = si_value(raw["value"])
     except ValueError as error:
         raise InputError(document.fault((*path, "value"), str(error), "for example '10.9 s'")) from None
+    if str(raw["metric"]) not in METRICS:
+        remedy = suggestion(str(raw["metric"]), METRICS)
+        raise InputError(document.fault((*path, "metric"), f"unknown metric {raw['metric']!r}", remedy))
+    dimensions = METRICS[str(raw["metric"])]
+    tables = [_COUNTS if dimension == "" else UNITS[dimension] for dimension in dimensions]
+    if not any(unit in table for table in tables):
+        what = f"{raw['metric']} is no {describe(raw['value'])}"
+        known = next(iter(tables[0])) if dimensions[0] else "no unit"
+        raise InputError(document.fault((*path, "value"), what, f"write a value in {known}"))
     try:
         tolerance = parse(raw.get("tolerance", 0), "fraction")
     except ValueError as error:

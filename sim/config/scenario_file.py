@@ -234,12 +234,27 @@ def scenario_from(document: Document) -> ScenarioFile:
         assumptions=(*stated, *assumptions),
     )
     with faults.collect():
+        faults.extend(_unswept(file))
+    with faults.collect():
         if not faults:
             file.resolve(file.first_overlay)
         elif isinstance(file.sweep, Mapping):
             file.resolve()
     faults.stop()
     return file
+
+
+def _unswept(file: ScenarioFile) -> list[Fault]:
+    """Faults of measured entries that name a point of the sweep by what is not swept."""
+    names = file.plan.names if file.plan is not None else frozenset()
+    return [
+        file.document.fault(
+            ("measured", index, "at"), f"{key!r} is not swept", f"swept: {', '.join(sorted(names)) or 'nothing'}"
+        )
+        for index, entry in enumerate(file.measured)
+        for key in entry.at
+        if not any(name == key or name.endswith(f".{key}") for name in names)
+    ]
 
 
 def _overlaid(document: Document, overlay: Mapping[str, object]) -> Document:

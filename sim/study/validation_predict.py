@@ -49,6 +49,17 @@ _PHASES = frozenset({"forward", "backward", "update"})
 _MEMORY = ("gpu_allocated", "gpu_reserved", "gpu_peak", "host_peak", "host_init_peak", "host_load_peak", "verdict")
 
 
+def metric_of_result(result: Result, metric: str) -> float:
+    """What a run says of a metric that tables and scenarios measure, in SI; InputError where its workload has none."""
+    if metric in _MEMORY and metric != "verdict":
+        return float(_memory(result.scenario, [metric])[metric])
+    if metric == "mfu":
+        return result.summary.mfu
+    if metric == "offload_penalty":
+        return result.offload_penalty
+    return _of_result(result, metric)
+
+
 def _of_result(result: Result, metric: str) -> float:
     summary, workload = result.summary, result.scenario.job.workload
     if metric in ("forward", "backward", "update"):
