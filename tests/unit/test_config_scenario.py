@@ -189,6 +189,7 @@ def test_measured_and_claim() -> None:
     file = load(
         BASE
         + "measured:\n  - {metric: step_time, value: 10.9 s, source: 'table 3', tolerance: 15%, at: {batch_size: 8}}\n"
+        + "sweep: {workload.training.batch_size: [4, 8]}\n"
         + "claim: {id: A00, stated: 8 to 12 GB, metric: tiers.gpu, range: [8 GB, 12 GB]}\n"
     )
     (measured,) = file.measured
