@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+#: faults that a message lists; a file pasted twice has one for each of its keys
+_SHOWN = 25
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
@@ -47,7 +50,10 @@ class InputError(TiersimError):
         if isinstance(faults, str):
             faults = Fault(what=faults)
         self.faults: tuple[Fault, ...] = (faults,) if isinstance(faults, Fault) else tuple(faults)
-        super().__init__("\n".join(str(fault) for fault in self.faults))
+        lines = [str(fault) for fault in self.faults[:_SHOWN]]
+        if len(self.faults) > _SHOWN:
+            lines.append(f"and {len(self.faults) - _SHOWN} more of the kind")
+        super().__init__("\n".join(lines))
 
 
 def of_source(error: InputError, source: str) -> InputError:

@@ -36,7 +36,7 @@ def shape_of(config: Config, name: str = "") -> ModelShape:
     Multimodal files are read by their language model; the source says so. Raises InputError for an architecture that is
     unknown or that has parts which are not modelled, and for missing keys; every fault is reported at once.
     """
-    whole, config = config, _language_part(config)
+    whole, config = config, _language_part(_published_by_meta(config))
     architecture = _architecture(config)
     config = _flat(config, architecture)
     form = dict(ARCHITECTURES[architecture])
@@ -53,6 +53,26 @@ def shape_of(config: Config, name: str = "") -> ModelShape:
     label = name or str(config.get("_name_or_path") or architecture)
     part = "" if config is whole or config.get("model_type") == whole.get("model_type") else ", its language model"
     return ModelShape(name=label, source=f"config.json of {label}{part}", **fields)
+
+
+def _published_by_meta(config: Config) -> Config:
+    """The params.json beside Meta's and Mistral's own weights, under the usual names; any other file as it is."""
+    if "model_type" in config or not all(is_whole(config.get(key)) for key in ("dim", "n_layers", "n_heads")):
+        return config
+    width, multiple = whole(config, "hidden_dim"), max(1, whole(config, "multiple_of", 256))
+    if not width:
+        factor = config.get("ffn_dim_multiplier")
+        wanted = int(int(8 * config["dim"] / 3) * (factor if isinstance(factor, int | float) and 0 < factor < 100 else 1.0))
+        width = -(-wanted // multiple) * multiple
+    vocabulary = config.get("vocab_size")
+    named = {"model_type": "llama", "hidden_size": config["dim"], "intermediate_size": width,
+             "num_key_value_heads": config.get("n_kv_heads"), "vocab_size": 32000 if vocabulary == -1 else vocabulary,
+             "tie_word_embeddings": bool(config.get("tied_embeddings"))}  # fmt: skip
+    mixture = mapping(config, "moe")
+    if mixture:
+        named |= {"model_type": "mixtral", "num_local_experts": mixture.get("num_experts"),
+                  "num_experts_per_tok": mixture.get("num_experts_per_tok")}  # fmt: skip
+    return dict(config) | named
 
 
 def _language_part(config: Config) -> Config:

@@ -75,3 +75,22 @@ def test_the_tie_of_a_whole_holds_for_its_part() -> None:
     whole = {"model_type": "llava", "tie_word_embeddings": True, "text_config": LLAMA | {"tie_word_embeddings": None}}
     part = {key: value for key, value in LLAMA.items() if key != "tie_word_embeddings"}
     assert from_huggingface(whole | {"text_config": part}).tied_embeddings
+
+
+@pytest.mark.parametrize(
+    ("params", "total"),
+    [
+        ({"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256, "multiple_of": 1024,
+          "ffn_dim_multiplier": 1.3, "norm_eps": 1e-5, "rope_theta": 500000.0}, 8_030_261_248),
+        ({"dim": 8192, "multiple_of": 4096, "ffn_dim_multiplier": 1.3, "n_heads": 64, "n_kv_heads": 8, "n_layers": 80,
+          "vocab_size": -1}, 68_976_648_192),
+        ({"dim": 4096, "multiple_of": 256, "n_heads": 32, "n_layers": 32, "norm_eps": 1e-6, "vocab_size": -1}, 6_738_415_616),
+        ({"dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32, "n_kv_heads": 8,
+          "vocab_size": 32000}, 7_241_732_096),
+        ({"dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32, "n_kv_heads": 8,
+          "vocab_size": 32000, "moe": {"num_experts": 8, "num_experts_per_tok": 2}}, 46_702_792_704),
+    ],
+)  # fmt: skip
+def test_params_json_of_the_publishers(params: dict[str, Any], total: int) -> None:
+    """Llama 3 8B, Llama 2 70B, Llama 7B, Mistral 7B, Mixtral 8x7B."""
+    assert parameters(from_huggingface(params)).total == total
