@@ -76,6 +76,9 @@ class DeviceEntry:
         Le(1),
         Doc("share of one memory for CPU and GPU that the GPU may allocate; default what the system gives unless told"),
     ] = None
+    gpu_limit: Annotated[
+        Bytes | None, Gt(0), Doc("the same in bytes (ttm.pages_limit x 4 KiB on Linux, iogpu.wired_limit_mb on a Mac)")
+    ] = None
     snoop_filter: Annotated[
         Bytes | None,
         Gt(0),

@@ -22,6 +22,15 @@ from sim.topology.wires import connection_of
 from sim.units import format_bandwidth
 
 
+def _gpu_share(entry: DeviceEntry, part: p.Part) -> float:
+    """Share of one memory for CPU and GPU that the GPU may allocate: as given, in bytes too, or as the system gives it."""
+    if not isinstance(part, p.Gpu):
+        return 1.0
+    if entry.gpu_limit is not None:
+        return entry.gpu_limit / (entry.capacity or part.memory.capacity)
+    return entry.gpu_share or part.gpu_share
+
+
 def add_device(built: Assembly, name: str, entry: DeviceEntry) -> None:
     """The device with the memory that it brings: its tiers and their ports."""
     part = built.parts[entry.part]
@@ -39,7 +48,7 @@ def add_device(built: Assembly, name: str, entry: DeviceEntry) -> None:
         numa_node=num_cpus if part.kind == "cpu" else above[0].numa_node if above else 0,
         to=entry.to,
         count=entry.count,
-        gpu_share=entry.gpu_share or (part.gpu_share if isinstance(part, p.Gpu) else 1.0),
+        gpu_share=_gpu_share(entry, part),
         grants=dict(entry.grants),
         is_movable=entry.zone == "movable",
         is_hypothetical=_is_hypothetical(built, name, part, entry),

@@ -10,6 +10,7 @@ from sim.topology.description import DeviceEntry, Topology
 from sim.topology.dimms import ROUNDING, check_dimms, check_memory_mode, gib
 from sim.topology.ports import check_connected, check_ports
 from sim.topology.wires import connection_of, connections, expand, raw_rate
+from sim.units import format_bytes
 
 
 def check(topology: Topology, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
@@ -92,6 +93,10 @@ def _misplaced(path: str, entry: DeviceEntry, part: p.Part, parts: Mapping[str, 
             (entry.gpu_share or 1.0) < 1.0 and not (isinstance(part, p.Gpu) and part.cpu),
             "shares its memory with no CPU", "write it on a GPU with one memory for both",
         ),
+        "gpu_limit": (
+            entry.gpu_limit is not None and not (isinstance(part, p.Gpu) and part.cpu),
+            "shares its memory with no CPU", "write it on a GPU with one memory for both",
+        ),
         "ecc": (
             entry.ecc is not None and not _has_gddr6(part, parts),
             "keeps no check bits among its data", "leave it out: only NVIDIA's boards with GDDR6 can turn it on or off",
@@ -108,6 +113,13 @@ def _misplaced(path: str, entry: DeviceEntry, part: p.Part, parts: Mapping[str, 
             "keeps no hosts coherent", "write it on a CXL 3 pool device (back_invalidate: true)",
         ),
     }  # fmt: skip
+    if isinstance(part, p.Gpu) and part.cpu and entry.gpu_limit is not None:
+        whole = entry.capacity or part.memory.capacity
+        if entry.gpu_share is not None:
+            yield Fault(path=f"{path}.gpu_limit", what="given beside gpu_share", remedy="leave one of the two out")
+        elif entry.gpu_limit > whole:
+            what = f"{format_bytes(entry.gpu_limit)} of {format_bytes(whole)}"
+            yield Fault(path=f"{path}.gpu_limit", what=what, remedy="give the GPU at most all of the memory")
     for key, (is_fault, what, remedy) in is_wrong.items():
         if is_fault:
             yield Fault(path=f"{path}.{key}", what=f"{entry.part} {what}", remedy=remedy)

@@ -5,6 +5,7 @@ import pytest
 from sim.config import load_machine, load_scenario, scenario_of
 from sim.errors import InputError
 from sim.experiment import run
+from sim.study.fit import assess
 
 GIB = 2.0**30
 
@@ -121,3 +122,26 @@ def test_loading_beside_the_page_cache_is_told_where_the_driver_does_not_take_it
     result = run(scenario, with_penalty=False)
     assert result.fits
     assert any("page cache" in note for note in result.assumptions) == is_told
+
+
+@pytest.mark.parametrize(
+    ("topology", "told"),
+    [
+        ({"base": "strix-halo", "set": {"gpu0.gpu_limit": "96 GiB", "gpu0.gpu_share": 0.5}}, "given beside gpu_share"),
+        ({"base": "strix-halo", "set": {"gpu0.gpu_limit": "256 GiB"}}, "256 GiB of 128 GiB"),
+        ({"base": "h100-sxm-1x", "set": {"gpu0.gpu_limit": "40 GiB"}}, "shares its memory with no CPU"),
+        ({"base": "strix-halo", "set": {"gpu0.pages_limit": 25165824}}, "write gpu_limit on the GPU"),
+    ],
+)  # fmt: skip
+def test_what_the_gpu_may_allocate_in_bytes_is_checked(topology, told):
+    with pytest.raises(InputError, match=told):
+        scenario_of({"topology": topology, "workload": {"inference": {"model": "llama-3.1-8b"}}}).resolve()
+
+
+def test_a_limit_in_bytes_is_the_share_that_it_makes():
+    def capacity(**limit):
+        topology = {"base": "strix-halo", "set": {f"gpu0.{key}": value for key, value in limit.items()}}
+        workload = {"inference": {"model": "llama-3.1-8b", "weights": "q4_k_m"}}
+        return assess(scenario_of({"topology": topology, "workload": workload}).resolve()).tiers["gpu0.lpddr"].capacity_bytes
+
+    assert capacity(gpu_limit="96 GiB") == capacity(gpu_share="75%")
