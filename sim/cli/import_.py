@@ -196,7 +196,8 @@ def megatron(
 
     Example: tiersim import megatron pretrain_gpt.sh --topology dgx-h100 -o job.yaml
     """
-    from sim.study.job_import import Asked, defined, import_megatron
+    from sim.study.job_import import Asked
+    from sim.study.job_megatron import defined, import_megatron
 
     asked = Asked(model=model, topology=topology, gpus=gpus, sequence_length=sequence_length)
     _write_job(import_megatron(file, asked, defined(define or ())), file, output, is_json=is_json)

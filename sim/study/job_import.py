@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,9 @@ from sim.interchange.job_files import (
     Known,
     is_accelerate,
     is_torchtune,
-    parse_json,
     read_accelerate,
     read_deepspeed,
     read_json,
-    read_launch,
-    read_megatron,
     read_toml,
     read_torchtitan,
     read_torchtune,
@@ -64,10 +61,10 @@ class ImportedJob:
 
 def import_deepspeed(path: Path, asked: Asked) -> ImportedJob:
     """Scenario of a ds_config.json on a machine. Raises InputError with every fault of the file or of what it asks for."""
-    root = _json_block(path)
+    root = json_block(path)
     assumed: list[str] = []
     model = asked.model or _assume(assumed, "model", DEFAULT_MODEL)
-    return _composed(read_deepspeed(root, _known(asked, model, JobSettings())), asked, model, assumed, path)
+    return composed(read_deepspeed(root, _known(asked, model, JobSettings())), asked, model, assumed, path)
 
 
 def import_huggingface(path: Path, asked: Asked) -> ImportedJob:
@@ -76,7 +73,7 @@ def import_huggingface(path: Path, asked: Asked) -> ImportedJob:
 
     Raises InputError like `import_deepspeed`.
     """
-    root = _json_block(path) if _is_json(path) else _toml_block(path) if _is_toml(path) else _yaml_block(path)
+    root = json_block(path) if _is_json(path) else _toml_block(path) if _is_toml(path) else _yaml_block(path)
     deepspeed: Mapping[str, Any] | str | None = None
     if _is_toml(path):
         machine = len(load_machine(asked.topology or DEFAULT_TOPOLOGY).gpus())
@@ -86,57 +83,10 @@ def import_huggingface(path: Path, asked: Asked) -> ImportedJob:
     else:
         settings, deepspeed = read_accelerate(root) if is_accelerate(root) else read_trainer(root)
     assumed: list[str] = []
-    model = asked.model or _builtin_name(settings.model, path) or _assume(assumed, "model", DEFAULT_MODEL)
+    model = asked.model or builtin_name(settings.model, path) or _assume(assumed, "model", DEFAULT_MODEL)
     if deepspeed:
         settings.add(_of_deepspeed(deepspeed, settings, asked, model, path))
-    return _composed(settings, asked, model, assumed, path)
-
-
-def import_megatron(path: Path, asked: Asked, given: Mapping[str, str] | None = None) -> ImportedJob:
-    """Scenario of a script that starts Megatron's pretrain_gpt.py, of its command line, or of the arguments that a run printed.
-
-    `given`: shell variables that the script takes from outside. Raises InputError like `import_deepspeed`.
-    """
-    launch = read_launch(path, given or {})
-    machine = len(load_machine(asked.topology or DEFAULT_TOPOLOGY).gpus()) * (launch.nodes or 1)
-    vocabulary = _vocabulary(launch.options.data.get("tokenizer-model"), path)
-    settings = read_megatron(launch, Known(gpus=asked.gpus, gpus_at_most=machine, vocabulary=vocabulary))
-    config = launch.options.data.get("deepspeed-config")
-    if isinstance(config, str):
-        training = settings.training
-        known = Known(gpus=settings.gpus, gpus_at_most=machine, hidden=int(settings.shape["hidden"]),
-                      batch_size=training["batch_size"], precision=training["precision"])  # fmt: skip
-        text = launch.documents.get(config)
-        if text is None and not (path.parent / config).is_file():
-            settings.resolved.append("deepspeed-config: the file is not there; what the command says of ZeRO counts")
-            return _composed(settings, asked, asked.model, [], path)
-        block = _json_block(path.parent / config) if text is None else _text_block(text, str(path), config)
-        extra = read_deepspeed(block, known)
-        for key in ("framework", "batch_size", "gradient_accumulation", "precision", "optimizer.type"):
-            extra.training.pop(key, None)
-        extra.gpus, extra.resolved = 0, [f"deepspeed-config: {line}" for line in extra.resolved]
-        settings.add(extra)
-    return _composed(settings, asked, asked.model, [], path)
-
-
-def _vocabulary(tokenizer: object, path: Path) -> int:
-    """Tokens of the built-in model that a tokenizer is named after; 0 where it is none."""
-    try:
-        name = _builtin_name(tokenizer, path) if isinstance(tokenizer, str) else ""
-    except InputError:
-        return 0
-    return builtin(name).vocabulary if name and not name.endswith(".json") else 0
-
-
-def defined(pairs: Iterable[str]) -> dict[str, str]:
-    """NAME=VALUE pairs of a command line. Raises InputError for anything else."""
-    found: dict[str, str] = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not sign or not re.fullmatch(r"[A-Za-z_]\w*|\d+", name):
-            raise InputError(Fault(what=f"--define {pair[:60]!r} is no NAME=VALUE", remedy="write --define MODEL_SIZE=7B"))
-        found[name] = value
-    return found
+    return composed(settings, asked, model, assumed, path)
 
 
 def write_job(job: ImportedJob, path: Path) -> None:
@@ -149,15 +99,10 @@ def write_job(job: ImportedJob, path: Path) -> None:
     write_whole(path, text)
 
 
-def _json_block(path: Path) -> Block:
+def json_block(path: Path) -> Block:
+    """A JSON configuration as a block. Raises InputError where it is no JSON object."""
     data, line_of = read_json(path)
     return Block(data, str(path), line_of)
-
-
-def _text_block(text: str, file: str, name: str) -> Block:
-    """A configuration that a script writes before it starts the job. Raises InputError where it is no JSON object."""
-    data, line_of = parse_json(text, f"{file}: {name}")
-    return Block(data, f"{file}: {name}", line_of)
 
 
 def _toml_block(path: Path) -> Block:
@@ -189,10 +134,8 @@ def _beginning(path: Path) -> bytes:
 
 def _of_deepspeed(given: Mapping[str, Any] | str, settings: JobSettings, asked: Asked, model: str, path: Path) -> JobSettings:
     """DeepSpeed's part of Trainer or accelerate arguments; "auto" takes the values that stand beside it."""
-    if isinstance(given, str):
-        block = _json_block(_beside(path, given))
-    else:
-        block = Block(given, str(path), lambda _: 0, ("deepspeed",))
+    at = ("deepspeed",)
+    block = json_block(_beside(path, given)) if isinstance(given, str) else Block(given, str(path), lambda _: 0, at)
     return read_deepspeed(block, _known(asked, model, settings))
 
 
@@ -234,7 +177,7 @@ def _hidden(model: str) -> int:
     return builtin(model).hidden
 
 
-def _builtin_name(model: str, path: Path) -> str:
+def builtin_name(model: str, path: Path) -> str:
     """Built-in name of a hub name such as meta-llama/Llama-2-7b-chat-hf; "" where the file names no model."""
     if not model:
         return ""
@@ -265,7 +208,11 @@ def _assume(assumed: list[str], what: str, value: str) -> str:
     return value
 
 
-def _composed(settings: JobSettings, asked: Asked, model: str, assumed: list[str], path: Path) -> ImportedJob:
+def composed(settings: JobSettings, asked: Asked, model: str, assumed: list[str], path: Path) -> ImportedJob:
+    """The scenario of settings on a machine; what nobody tells is assumed and listed.
+
+    Raises InputError where the GPUs are no multiple of what the parallelism needs.
+    """
     topology = asked.topology or _assume(assumed, "topology", DEFAULT_TOPOLOGY)
     training: dict[str, Any] = {"model": _found(model) if model else dict(settings.shape), **settings.training}
     if asked.sequence_length:

@@ -10,7 +10,8 @@ from sim.config import load_scenario
 from sim.errors import InputError
 from sim.interchange.job_files.shell_script import read_script
 from sim.interchange.job_files.shell_words import unknown_names
-from sim.study.job_import import Asked, ImportedJob, defined, import_megatron, write_job
+from sim.study.job_import import Asked, ImportedJob, write_job
+from sim.study.job_megatron import defined, import_megatron
 from sim.workload.shape import ModelShape
 from sim.workload.shapes import parameters
 

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sim.interchange.job_files.shell_tests import compared, tested
-from sim.interchange.job_files.shell_words import UNKNOWN, Token, Values, expand, quoted, tokens, unknown_names
+from sim.interchange.job_files.shell_tests import holds
+from sim.interchange.job_files.shell_tokens import Token, tokens
+from sim.interchange.job_files.shell_words import UNKNOWN, Values, expand, quoted, unknown_names
 from sim.interchange.source import read_bytes
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.S)
@@ -146,10 +147,10 @@ class _Reading:
             if word == "elif":
                 start = place + 1
                 continue
-            holds = self._holds(start, place)
-            if holds is None:
+            is_true = holds(self.found, start, place, self.script.values)
+            if is_true is None:
                 self.script.undecided.append(f"line {self.found[start].line}: {self._text(start, place)}")
-            elif holds:
+            elif is_true:
                 self.statements(place + 1, following, depth)
                 return
 
@@ -159,46 +160,6 @@ class _Reading:
         names = ", ".join(unknown_names(whole))
         written = " ".join(token.raw for token in self.found[at:end] if token.raw not in ("\n", ";"))[:70]
         return f"{written} ({names} not known)" if names else written
-
-    def _holds(self, at: int, end: int) -> bool | None:
-        """Truth of a condition; None if it is not known. Of `a && b || c` from left to right, as a shell does."""
-        result: bool | None = None
-        joined, start = "", at
-        for index in range(at, end + 1):
-            raw = self.found[index].raw if index < end else ";"
-            is_joint = index == end or (self.found[index].is_operator and raw in ("&&", "||", ";", "\n"))
-            if not is_joint:
-                continue
-            if index > start:
-                one = self._one(start, index)
-                if joined == "&&":
-                    result = False if result is False or one is False else None if result is None or one is None else True
-                elif joined == "||":
-                    result = True if result or one else None if result is None or one is None else False
-                else:
-                    result = one
-            joined, start = raw, index + 1
-        return result
-
-    def _one(self, at: int, end: int) -> bool | None:
-        first = self.found[at].raw
-        if first == "!":
-            held = self._one(at + 1, end)
-            return None if held is None else not held
-        if first.startswith("(("):
-            return compared(first[2:-2], self.script.values)
-        words: list[str] = []
-        for token in self.found[at:end]:
-            words += expand(token.raw, self.script.values) or ([""] if token.raw[:1] in "\"'$" else [])
-        if words[:1] not in (["["], ["[["], ["test"]):
-            return None
-        words = [word for word in words[1:] if word not in ("]", "]]")]
-        for joint, whole in (("-o", any), ("-a", all)):
-            if joint in words:
-                place = words.index(joint)
-                sides = [tested(words[:place], self.script.values), tested(words[place + 1 :], self.script.values)]
-                return None if None in sides else whole(sides)
-        return tested(words, self.script.values)
 
     def _case(self, at: int, last: int, depth: int) -> None:
         value = " ".join(expand(self.found[at + 1].raw, self.script.values))

@@ -6,13 +6,13 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+from sim.interchange.job_files.shell_tokens import closing, quote_end
 
 #: stands in a word on both sides of the name of what only a run would tell
 UNKNOWN = "\0"
 #: that name for what a command prints
-PRINTED = "output of a command".replace(" ", "_")
-_OPERATORS = ("<<-", "<<<", ";;", "&&", "||", ">>", "<<", ">&", "<&", "&>", ";", "&", "|", "(", ")", "<", ">", "\n")
+PRINTED = "output_of_a_command"
 _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
 _CHOICE = re.compile(r"^(.+?)\?(.+):(.+)$", re.S)
 _BINARY: Mapping[type[ast.operator], Callable[[int, int], int]] = {
@@ -24,130 +24,8 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.NotEq: operator.ne,
 }  # fmt: skip
 _LARGEST = 10**15
-_STREAM = re.compile(r"[012]?>&[012-]|2>>?\s*[^\s;&|]+")
 
 Values = dict[str, list[str]]
-
-
-class Token(NamedTuple):
-    """A word as written (`raw`, with its quotes) or an operator, and its 1-based line."""
-
-    raw: str
-    line: int
-    is_operator: bool
-
-
-def closing(text: str, at: int, opening: str, close: str) -> int:
-    """Offset behind the bracket that closes the one at `at`; the end of the text where none does."""
-    depth, quote = 0, ""
-    while at < len(text):
-        letter = text[at]
-        if letter == "\\":
-            at += 2
-            continue
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter == opening:
-            depth += 1
-        elif letter == close:
-            depth -= 1
-            if not depth:
-                return at + 1
-        at += 1
-    return len(text)
-
-
-def tokens(text: str) -> tuple[list[Token], dict[int, str]]:
-    """(words and operators; body of each here-document by the index of its `<<`). Comments and continued lines are gone."""
-    found: list[Token] = []
-    documents: dict[int, str] = {}
-    waiting: list[int] = []
-    at, line = 0, 1
-    while at < len(text):
-        if text.startswith("\\\n", at):
-            at, line = at + 2, line + 1
-        elif text[at] in " \t\r":
-            at += 1
-        elif text[at] == "#":
-            at = _line_end(text, at)
-        elif text.startswith("((", at) and (not found or found[-1].is_operator or found[-1].raw in ("if", "elif", "while")):
-            end = closing(text, at, "(", ")")
-            found.append(Token(text[at:end], line, False))
-            line, at = line + text.count("\n", at, end), end
-        elif stream := _STREAM.match(text, at):  # 2>&1 and the like say where output goes
-            at = stream.end()
-        elif sign := next((sign for sign in _OPERATORS if text.startswith(sign, at)), ""):
-            found.append(Token(sign, line, True))
-            if sign in ("<<", "<<-"):
-                waiting.append(len(found) - 1)
-            at += len(sign)
-            if sign == "\n":
-                line += 1
-                for index in waiting:
-                    documents[index], at, line = _document(text, at, line, found, index)
-                waiting.clear()
-        else:
-            end = _word_end(text, at)
-            found.append(Token(text[at:end], line, False))
-            line, at = line + text.count("\n", at, end), end
-    return found, documents
-
-
-def _line_end(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end
-
-
-def _document(text: str, at: int, line: int, found: list[Token], index: int) -> tuple[str, int, int]:
-    """(body of the here-document of the operator at `index`, offset and line behind it)."""
-    mark = found[index + 1].raw.strip("'\"") if index + 1 < len(found) else ""
-    body: list[str] = []
-    while at < len(text):
-        end = _line_end(text, at)
-        row = text[at:end]
-        at, line = end + 1, line + 1
-        if row.strip("\t\r" if found[index].raw == "<<-" else "\r") == mark:
-            break
-        body.append(row)
-    return "\n".join(body), at, line
-
-
-def _word_end(text: str, at: int) -> int:
-    while at < len(text):
-        letter = text[at]
-        if letter == "\\" and not text.startswith("\\\n", at):
-            at += 2
-        elif letter == "'":
-            end = text.find("'", at + 1)
-            at = len(text) if end < 0 else end + 1
-        elif letter == '"':
-            at = _quote_end(text, at)
-        elif letter == "`":
-            end = text.find("`", at + 1)
-            at = len(text) if end < 0 else end + 1
-        elif text.startswith("${", at):
-            at = closing(text, at + 1, "{", "}")
-        elif text.startswith("$(", at) or (letter == "(" and text[at - 1] == "="):
-            at = closing(text, text.index("(", at), "(", ")")
-        elif letter in " \t\r\n;&|<>()" or text.startswith("\\\n", at):
-            break
-        else:
-            at += 1
-    return at
-
-
-def _quote_end(text: str, at: int) -> int:
-    at += 1
-    while at < len(text) and text[at] != '"':
-        if text[at] == "\\":
-            at += 2
-        elif text.startswith("$(", at):
-            at = closing(text, at + 1, "(", ")")
-        else:
-            at += 1
-    return min(len(text), at + 1)
 
 
 def expand(raw: str, values: Values) -> list[str]:
@@ -162,7 +40,7 @@ def expand(raw: str, values: Values) -> list[str]:
             end = len(raw) if end < 0 else end
             current, at = (current or "") + raw[at + 1 : end], end + 1
         elif letter == '"':
-            end = _quote_end(raw, at)
+            end = quote_end(raw, at)
             inner = raw[at + 1 : end - 1]
             if found := _every(inner, values):
                 words += ([current + found[0]] if current else found[:1]) + found[1:]
