@@ -64,6 +64,8 @@ _WRITE: Mapping[str, str] = {
     "shm_size": "write shared_limit in the topology: what /dev/shm may hold",
     "host_memory": "write cpu0.memory.capacity: what the socket's DIMMs hold together",
     "iogpu.wired_limit_mb": "write gpu_limit on the GPU: bytes of the shared memory that it may allocate",
+    "os": "write what the system limits: memory_limit, pinned_limit, shared_gpu_memory (Windows: half of the RAM each)",
+    "windows": "write what it limits: pinned_limit and shared_gpu_memory, half of the RAM each",
     "pages_limit": "write gpu_limit on the GPU: that many pages of 4 KiB",
     "wired_limit": "write gpu_limit on the GPU: bytes of the shared memory that it may allocate",
     "swap": "write placement: {overflow: swap}: a run pages what host memory lacks to storage",

@@ -48,8 +48,8 @@ def test_valid_block_and_units() -> None:
         ),
         (
             "optimizer: adam",
-            "f.yaml:2: optimizer: expected a mapping, got 'adam'; known keys: type, offload, precision, implementation, "
-            "delayed_update, gpu_fraction, swap_through_gpu",
+            "f.yaml:2: optimizer: expected a mapping, got 'adam'; write {type: adam}; known keys: type, offload, "
+            "precision, implementation, delayed_update, gpu_fraction, swap_through_gpu",
         ),
         (
             "data: {seconds_per_sample: 3}",

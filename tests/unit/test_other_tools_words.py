@@ -103,8 +103,8 @@ JOB = "workload: {training: {model: gpt2}}\n"
         ),
         (
             BOX + "workload: {training: {model: gpt2, checkpointing: true}}\n",
-            "f.yaml:2: workload.training.checkpointing: expected a mapping, got true; known keys: active, interval, mode, "
-            "layers, offload",
+            "f.yaml:2: workload.training.checkpointing: expected a mapping, got true; write {active: true}; known keys: "
+            "active, interval, mode, layers, offload",
         ),
         ("topology: " + 5000 * "a" + "\n" + JOB, "f.yaml:1: topology: unknown topology '" + 56 * "a" + "...; see `tiersim list "
          "topologies`, or give a path that ends in .yaml"),
