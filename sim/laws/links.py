@@ -32,7 +32,7 @@ def timing(way: str, *, is_fetched: bool) -> float:
 #: bytes of one piece of a copy between GPUs that passes host memory: two bounce buffers, one filled while the other empties
 #: (fit over copies without P2P: 37 GB/s between H100 and 22 over PCIe 4, nccl issues 1264 and 814; +-25 %); without them: the
 #: megabyte from which a copy is near its plateau
-STAGED_PIECE_BYTES = Fitted(524288.0, 1048576.0, ("nccl-issue-1264/h100-staged",))
+STAGED_PIECE_BYTES = Fitted(524288.0, 1048576.0, ("nccl-issue-1264/h100-staged", "nccl-issue-814/rtx-4090"))
 
 
 def staged_rate(bandwidth_bytes_per_s: float, start_s: float) -> float:
