@@ -73,7 +73,7 @@ def _best(search: Search, *, is_json: bool) -> dict[str, Any] | None:
     best, objective = search.best, search.file.search["objective"]
     if best is None:
         if not is_json:
-            typer.echo("no trial fits and meets the constraints")
+            typer.echo(search.why_none())
         return None
     if not is_json:
         from sim.study.sources import name_of
@@ -131,7 +131,7 @@ def points_table(title: str, points: list[dict[str, Any]], *, has_peaks: bool = 
     from rich.table import Table
     from rich.text import Text
 
-    from sim.study.names import short_names
+    from sim.study.names import short_names, short_value
     from sim.units import format_bytes, format_rate, format_seconds
 
     keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
@@ -149,7 +149,7 @@ def points_table(title: str, points: list[dict[str, Any]], *, has_peaks: bool = 
     for name in ("verdict", *times, "tokens/s", "penalty", "binds"):
         table.add_column(name, justify="left" if name in ("verdict", "binds") else "right", header_style="dim", no_wrap=True)
     for index, point in enumerate(points):
-        cells = [str(point["parameters"].get(key, "")) for key in keys]
+        cells = [short_value(point["parameters"].get(key, "")) for key in keys]
         cells += [format_bytes(values[index]) if values[index] else "" for values in peaks.values()]
         if not point.get("fits"):
             blanks = [""] * (len(times) + 2)
@@ -185,6 +185,20 @@ def shortage(point: Mapping[str, Any]) -> str:
     return f"{name} {format_bytes(tiers[name]['peak_bytes'])} > {format_bytes(tiers[name]['capacity_bytes'])}"
 
 
+def _nearest(study: Study) -> str:
+    """The point that lacks least where none fits, with what would be looked at next; "" if none was planned."""
+    from sim.study.sources import name_of
+
+    planned = [point for point in study.points() if shortage(point) and point.get("tiers")]
+    if not planned:
+        return ""
+    point = min(planned, key=lambda one: max(tier["peak_bytes"] / tier["capacity_bytes"] for tier in one["tiers"].values()))
+    where = name_of("", point["parameters"])
+    return (
+        f"nothing fits; {where or 'it'} lacks least: {shortage(point)} (`tiersim fit` on one point says what would make it fit)"
+    )
+
+
 def _write(study: Study, *, has_plots: bool, seconds: dict[str, float]) -> list[str]:
     from sim.cli.outputs import manifest_of
     from sim.config.results_folder import ResultsFolder
@@ -206,6 +220,8 @@ def _report(study: Study, tally: Tally, written: list[str]) -> None:
     """What was done, on standard error."""
     from sim.study.sources import name_of
 
+    if tally.counts.get("does_not_fit") and not tally.has_fit and (nearest := _nearest(study)):
+        print(nearest, file=sys.stderr)  # noqa: T201 - messages go to standard error
     counts = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(tally.counts.items()))
     lines = [f"{tally.num_points} points: {counts}; {tally.num_run} run now in {tally.elapsed_s:.1f} s"]
     shown: dict[tuple[str, str], str] = {}

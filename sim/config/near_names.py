@@ -18,3 +18,10 @@ def sharing(word: str, names: Iterable[str]) -> list[str]:
     shared = {name: len(tokens & set(name.split("-"))) for name in names if numbers & set(name.split("-"))}
     most = max(shared.values(), default=0)
     return [name for name, count in shared.items() if count == most][:3]
+
+
+def of_family(word: str, names: Iterable[str]) -> list[str]:
+    """Names that begin with the same word, if they are few: `cxl-ddr5-256` -> the expanders and modules on CXL."""
+    first = plain(word).split("-")[0]
+    found = [name for name in names if name.split("-")[0] == first and "-" in plain(word)]
+    return found if len(found) <= 12 else []

@@ -30,6 +30,7 @@ from sim.workload.inference import Inference
 #: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
 KEYS: Mapping[str, str] = {
     "name": "name of the results folder; default the file's name",
+    "question": "what the file answers; default the comment at its head",
     "topology": "built-in name, path, or {base, add, set}: the machine",
     "workload": WORKLOAD_MEANING,
     "jobs": "several workloads on several hosts, in place of workload and placement",
@@ -109,7 +110,7 @@ class ScenarioFile:
         with faults.collect():
             machine = machine_from_block(document.data.get("topology"), document, ("topology",))
         with faults.collect():
-            jobs = jobs_from(on_all_gpus(document, machine) if machine is not None else document)
+            jobs = jobs_from(on_all_gpus(document, machine))
         with faults.collect():
             if "options" in document.data:
                 options = validate(Options, document.data["options"], document, ("options",))
@@ -204,6 +205,9 @@ def scenario_from(document: Document) -> ScenarioFile:
         measured = measured_from(data.get("measured"), document, ("measured",))
     with faults.collect():
         claim = claim_from(data.get("claim"), document, ("claim",))
+    asked = data.get("question", document.comment)
+    if not isinstance(asked, str):
+        faults.append(document.fault(("question",), f"expected a sentence, got {describe(asked)}"))
     stated = data.get("assumptions", [])
     if not isinstance(stated, list) or not all(isinstance(item, str) for item in stated):
         faults.append(document.fault(("assumptions",), f"expected a list of sentences, got {describe(stated)}"))
@@ -224,7 +228,7 @@ def scenario_from(document: Document) -> ScenarioFile:
     file = ScenarioFile(
         document=document,
         name=str(name),
-        question=document.comment,
+        question=str(asked).strip(),
         sweep=data.get("sweep", {}),
         compare=data.get("compare", {}),
         search=data.get("search", {}),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sim.config.overlay import overlaid
-from sim.config.workload_block import short_form
+from sim.config.workload_block import KINDS, short_form
 from sim.config.yaml_source import Document
 from sim.errors import Fault
 from sim.topology.machine import Machine
@@ -21,6 +21,7 @@ _SHORT_TOPOLOGY, _SHORT_MODEL = "epyc-9554p-2x4090", "llama-2-13b"
 
 def written_out(document: Document, faults: list[Fault]) -> tuple[Document, tuple[str, ...]]:
     """The document with its short form written out as `workload`, and what that had to assume."""
+    document = _jobs_written_out(document)
     data = dict(document.data)
     assumptions: list[str] = []
     workload = short_form(data)
@@ -59,6 +60,24 @@ def written_out(document: Document, faults: list[Fault]) -> tuple[Document, tupl
     return dataclasses.replace(document, data=data, positions=positions), tuple(assumptions)
 
 
+def _jobs_written_out(document: Document) -> Document:
+    """Jobs that say `training:` (or another kind of work) themselves have it as their workload."""
+    jobs = document.data.get("jobs")
+    if not isinstance(jobs, list):
+        return document
+    positions = dict(document.positions)
+    written = []
+    for index, job in enumerate(jobs):
+        kinds = [key for key in KINDS if isinstance(job, Mapping) and key in job and "workload" not in job]
+        written.append({key: value for key, value in job.items() if key not in kinds} if kinds else job)
+        if kinds:
+            written[-1]["workload"] = {key: job[key] for key in kinds}
+        for path, position in document.positions.items():
+            if path[:2] == ("jobs", index) and path[2:3] and path[2] in kinds:
+                positions[("jobs", index, "workload", *path[2:])] = position
+    return dataclasses.replace(document, data=document.data | {"jobs": written}, positions=positions)
+
+
 def _short_parallelism(training: Mapping[str, Any], placement: object) -> tuple[dict[str, Any], str]:
     """How the short form splits the work: over all GPUs, and as the frameworks shard when states leave the GPU."""
     optimizer = training.get("optimizer")
@@ -68,8 +87,11 @@ def _short_parallelism(training: Mapping[str, Any], placement: object) -> tuple[
     return {"data": ALL, "zero_stage": stage}, text + (f", ZeRO stage {stage}" if stage else "")
 
 
-def on_all_gpus(document: Document, machine: Machine) -> Document:
-    """The document with `parallelism.data: all` turned into a number: as many ranks as the machine has GPUs for."""
+def on_all_gpus(document: Document, machine: Machine | None) -> Document:
+    """The document with `parallelism.data: all` turned into a number: as many ranks as the machine has GPUs for.
+
+    Without a machine (its block has faults) it is one, so that nobody reads of a number that he did not write.
+    """
     try:
         split = document.data["workload"]["training"]["parallelism"]
         if split["data"] != ALL:
@@ -77,6 +99,6 @@ def on_all_gpus(document: Document, machine: Machine) -> Document:
         others = math.prod(int(split.get(key, 1)) for key in ("tensor", "pipeline", "context"))
     except (KeyError, TypeError, ValueError):
         return document
-    num_gpus = len(machine.gpus()) * machine.num_nodes
+    num_gpus = len(machine.gpus()) * machine.num_nodes if machine is not None else 1
     number = max(1, num_gpus // max(1, others))
     return dataclasses.replace(document, data=overlaid(document.data, {"workload.training.parallelism.data": number}))

@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sim.config.foreign_keys import meant_by
-from sim.config.near_names import plain, sharing
+from sim.config.near_names import of_family, plain, sharing
 from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import Fault, InputError
 
@@ -85,7 +85,10 @@ def suggestion(word: str, known: Iterable[str], label: str = "known") -> str:
     begun = [ours] if ours in names else [name for name in names if re.match(rf"{re.escape(ours)}(?![a-z0-9])", name)]
     if begun:  # 'h100' -> 'h100-pcie', 'h100-sxm'
         return f"did you mean {' or '.join(map(repr, begun[:4]))}?"
-    near = sharing(word, names) or get_close_matches(word, names, n=1, cutoff=0.6)
+    near, family = sharing(word, names), of_family(word, names)
+    if near and family and not set(near) & set(family):  # 'cxl-ddr5-256' is on CXL before it is DDR5
+        near = family
+    near = near or get_close_matches(word, names, n=1, cutoff=0.6)
     if not near:  # a word inside another: 'zero' -> 'zero_stage'
         near = [name for name in names if len(word) > 2 and (word in name or name in word)][:1]
     if near:

@@ -16,7 +16,7 @@ every result is kept in the study's store, so a killed search draws the same tri
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,16 @@ class Search(Study):
     """A study whose points are chosen by a sampler. Needs the extra `search`."""
 
     best: Best | None = None
+    #: of points that fit: how many there were, and by constraint how many broke it and the values that it was about
+    _num_fitting: int = 0
+    _broken: dict[str, list[dict[str, object]]]
+
+    def why_none(self) -> str:
+        """Why no trial counts, in words: none fits, or which constraints those that fit break, and by how much."""
+        if not self._num_fitting:
+            return "no trial fits"
+        broken = [f"{text} fails in {len(rows)} of them{_spans(rows)}" for text, rows in self._broken.items()]
+        return f"no trial fits and meets the constraints: {self._num_fitting} fit; {'; '.join(broken)}"
 
     @property
     def num_points(self) -> int:
@@ -124,6 +134,7 @@ class Search(Study):
     def run(self, backend: Backend | None = None, on_progress: Progress | None = None) -> Tally:  # noqa: ARG002 - one by one
         """Draw and run every trial; results that the store knows are not run again. Sets `best`."""
         started = time.monotonic()
+        self._broken = {}
         aim, plan = aim_of(self.file), self.file.plan
         assert plan is not None
         sampler = _sampler(aim)
@@ -162,7 +173,11 @@ class Search(Study):
         known |= {"power_w": budget.power_w or None, "purchase": budget.purchase}
         known["tokens_per_s_per_w"] = point["tokens_per_s"] / budget.power_w if budget.power_w else None
         names = {**assignment.parameters, **assignment.overlay, **known}
-        if not all(condition.holds(names, self.file.document.data) for condition in aim.constraints):
+        self._num_fitting += 1
+        broken = [condition for condition in aim.constraints if not condition.holds(names, self.file.document.data)]
+        for condition in broken:
+            self._broken.setdefault(condition.text, []).append({name: names.get(name) for name in condition.names})
+        if broken:
             return None
         value = known.get(aim.objective)
         if value is None:
@@ -177,6 +192,18 @@ class Search(Study):
         is_more = OBJECTIVES[aim.objective]
         if self.best is None or (value > self.best.value if is_more else value < self.best.value):
             self.best = Best(parameters=dict(assignment.parameters), value=value, trial=trial)
+
+
+def _spans(rows: Sequence[Mapping[str, object]]) -> str:
+    """The least and the most of each number among the rows: " (tokens_per_s 1130 to 1474)"."""
+    spans = []
+    for name in rows[0]:
+        numbers = [float(value) for row in rows if isinstance(value := row[name], (int, float))]
+        if numbers and min(numbers) < max(numbers):
+            spans.append(f"{name} {min(numbers):.4g} to {max(numbers):.4g}")
+        elif numbers:
+            spans.append(f"{name} {numbers[0]:.4g}")
+    return f" ({', '.join(spans)})" if spans else ""
 
 
 def _drawn(plan: Sweep, trial: Any) -> Assignment:

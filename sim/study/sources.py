@@ -13,7 +13,7 @@ from sim.config.scenario_file import ScenarioFile, load_scenario
 from sim.config.sweep import Assignment, label_of
 from sim.errors import Fault, InputError
 from sim.study.compare import Candidate, candidate_of
-from sim.study.names import short_names
+from sim.study.names import short_names, short_value
 
 SUMMARY = "summary.json"
 MAX_CANDIDATES = 24
@@ -76,7 +76,9 @@ def name_of(scenario: str, parameters: Mapping[str, object]) -> str:
     if not parameters:
         return scenario
     short = short_names(parameters)
-    shown = ", ".join(str(value) if path == "topology" else f"{short[path]} {value}" for path, value in parameters.items())
+    shown = ", ".join(
+        str(value) if path == "topology" else f"{short[path]} {short_value(value)}" for path, value in parameters.items()
+    )
     return f"{scenario}: {shown}" if scenario else shown
 
 
