@@ -131,7 +131,8 @@ def points_table(title: str, points: list[dict[str, Any]], *, has_peaks: bool = 
     from rich.table import Table
     from rich.text import Text
 
-    from sim.study.names import short_names, short_value
+    from sim.report.findings import short_value
+    from sim.study.names import short_names
     from sim.units import format_bytes, format_rate, format_seconds
 
     keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))

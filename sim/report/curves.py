@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.choices import choices_figure
-from sim.report.findings import short_path
+from sim.report.draws import draws_figure
+from sim.report.findings import short_path, short_value
 from sim.report.style import MARKERS, SERIES, figure, legend_below, plain, readable, save, titled
 
 #: metric -> (label, factor, unit, whether more is better)
@@ -21,6 +22,8 @@ METRICS: Mapping[str, tuple[str, float, str, bool]] = {
     "time_per_output_token_s": ("time per output token", 1e3, "ms", False),
 }
 MAX_LINES = 8
+#: with fewer points to a line on average they are draws, whose lines would say nothing
+_LEAST_PER_LINE = 1.5
 #: bands of more lines than this would cover each other
 _MAX_BANDS = 3
 _LEAST_FOR_A_BAND = 2
@@ -33,7 +36,7 @@ _QUANTITY = re.compile(r"(?P<number>[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)( ?(?P
 def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
     """`metric` over the parameter with most values; other parameters give lines. Points that don't fit are crosses.
 
-    A sweep over named choices alone is drawn as bars.
+    A sweep over named choices alone is drawn as bars, points drawn at random as one panel per parameter.
     """
     label, factor, unit, _is_more = METRICS[metric]
     over, others = axes_of_sweep(points)
@@ -42,6 +45,11 @@ def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
     is_numeric = len(units) == 1 and all(_number(point["parameters"].get(over)) is not None for point in points)
     if not is_numeric and not others:
         return choices_figure(points, over, (metric, label, factor, unit), finding=finding(name, points, metric))
+    if len(lines) > MAX_LINES and len(points) < _LEAST_PER_LINE * len(lines):
+        parameters = [key for key in points[0]["parameters"] if key in (over, *others)]
+        return draws_figure(
+            points, parameters, (metric, label, factor, unit), _number, _unit, finding=finding(name, points, metric)
+        )
     fig = figure(9.0, 5.0)
     axes = fig.add_subplot()
     places = _places(points, over, is_numeric=is_numeric)
@@ -128,7 +136,7 @@ def finding(name: str, points: Sequence[Point], metric: str) -> str:
         return f"{name}: no point fits"
     order = sorted(fitting, key=lambda point: point[metric], reverse=is_more)
     best, worst = order[0], order[-1]
-    at = ", ".join(f"{short_path(key)} {value}" for key, value in best["parameters"].items())
+    at = ", ".join(f"{short_path(key)} {short_value(value)}" for key, value in best["parameters"].items())
     ratio = worst[metric] / best[metric] if not is_more else best[metric] / worst[metric]
     verb = "is highest" if is_more else "is lowest"
     return f"{name}: {label} {verb} at {at}: {readable(factor * best[metric])} {unit}, {ratio:.3g}x better than the worst point"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from sim.metrics.inference import num_sampled_tokens
@@ -63,6 +64,15 @@ def what_is_shown(program: Program) -> str:
 def time_label(program: Program, unit: str) -> str:
     """Label of the time axis of what is shown."""
     return f"time in the step ({unit})" if num_sampled_tokens(program) is None else f"time since the prompt ({unit})"
+
+
+_LONG = re.compile(r"([+-]?[0-9]+\.[0-9]+)(.*)")
+
+
+def short_value(value: object) -> str:
+    """A parameter as people read it: drawn numbers with four digits (`30.1208719518%` -> `30.12%`), all else as written."""
+    match = _LONG.fullmatch(str(value))
+    return str(value) if match is None or len(match[1]) <= 6 else f"{float(match[1]):.4g}{match[2]}"
 
 
 def short_path(path: str) -> str:

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 #: first names that say nothing in a table
 _PREFIXES = ("topology.", "workload.training.", "workload.inference.", "placement.")
-
-
-_LONG = re.compile(r"([+-]?[0-9]+\.[0-9]+)(.*)")
-
-
-def short_value(value: object) -> str:
-    """A parameter as people read it: drawn numbers with four digits (`30.1208719518%` -> `30.12%`), all else as written."""
-    match = _LONG.fullmatch(str(value))
-    return str(value) if match is None or len(match[1]) <= 6 else f"{float(match[1]):.4g}{match[2]}"
 
 
 def short_names(paths: Iterable[str]) -> dict[str, str]:

@@ -12,8 +12,9 @@ from sim.config.prices import load_prices
 from sim.config.scenario_file import ScenarioFile, load_scenario
 from sim.config.sweep import Assignment, label_of
 from sim.errors import Fault, InputError
+from sim.report.findings import short_value
 from sim.study.compare import Candidate, candidate_of
-from sim.study.names import short_names, short_value
+from sim.study.names import short_names
 
 SUMMARY = "summary.json"
 MAX_CANDIDATES = 24

@@ -72,3 +72,24 @@ def test_the_axis_of_a_sweep_tells_its_unit_and_never_mixes_two(values, label, p
     axes = sweep_figure("s", points, "step_time_s").axes[0]
     assert axes.get_xlabel() == label
     assert list(axes.lines[0].get_xdata()) == places
+
+
+@pytest.mark.parametrize(("num_lengths", "num_panels"), [(2, 1), (20, 2)])
+def test_draws_get_a_panel_per_parameter_and_grids_get_lines(num_lengths: int, num_panels: int) -> None:
+    points = [
+        {
+            "parameters": {
+                "topology.cpu0.taken": f"{index}.123456%",
+                "workload.training.sequence_length": 512 + index % num_lengths,
+            },
+            "fits": index != 3,
+            "tokens_per_s": 100.0 + index,
+        }
+        for index in range(20)
+    ]
+    fig = sweep_figure("demo", points, "tokens_per_s")
+    assert len(fig.axes) == num_panels
+    if num_panels > 1:
+        assert [axes.get_xlabel() for axes in fig.axes] == ["cpu0.taken (%)", "sequence_length"]
+        assert [len(axes.lines[0].get_xdata()) for axes in fig.axes] == [19, 19]
+        assert fig._suptitle.get_text().replace("\n", " ").startswith("demo: throughput is highest at cpu0.taken 19.12%,")

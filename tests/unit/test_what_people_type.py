@@ -6,7 +6,7 @@ import pytest
 
 from sim.config import scenario_of
 from sim.errors import InputError
-from sim.study.names import short_value
+from sim.report.findings import short_value
 from sim.study.search import Search
 
 TRAINING = {"model": "gpt2", "batch_size": 1, "sequence_length": 64}
