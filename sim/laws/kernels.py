@@ -133,18 +133,17 @@ def variant_rate(part: Mapping[str, Any], dtype: str, variant: str, num_rows: fl
     return min(found.share * rate, found.flops_per_core_cycle * cycles) if cycles else found.share * rate
 
 
-def zero_copy_bytes(kernel: Kernel) -> float:
-    """Bytes that one kernel moves where its operands lie in host memory, which the GPU does not cache.
+def zero_copy_bytes(kernel: Kernel) -> tuple[float, float]:
+    """Bytes that one kernel reads and writes where its operands lie in host memory, which the GPU does not cache.
 
     "Because the data is not cached on the GPU, mapped pinned memory should be read or written only once" (CUDA C++ Best
     Practices Guide, zero copy): each block of a matrix product fetches its rows and columns itself. Others read once.
     """
-    size = kernel.read_bytes + kernel.write_bytes
     operands = kernel.m * kernel.k + kernel.k * kernel.n
     if kernel.kind != "gemm" or not operands:
-        return size
+        return kernel.read_bytes, kernel.write_bytes
     fetched = kernel.m * kernel.k * ceil(kernel.n / TILE) + kernel.k * kernel.n * ceil(kernel.m / TILE)
-    return kernel.read_bytes * max(1.0, fetched / operands) + kernel.write_bytes
+    return kernel.read_bytes * max(1.0, fetched / operands), kernel.write_bytes
 
 
 def uncached_bytes(size_bytes: float, cache_bytes: float) -> float:

@@ -36,10 +36,16 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """Host memory that holds a share of what a full GPU's kernels touch, and how a byte gets there and back."""
+    """Host memory that holds a share of what a full GPU's kernels touch, and how a byte is read and written there."""
 
     share: float
-    way: Flow
+    read: Flow
+    write: Flow
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """All that either way uses."""
+        return tuple(name for way in (self.read, self.write) for name, _ in way.uses)
 
 
 def compute(op: StepOperation, part: Mapping[str, Any], memory: Flow, lent: Lent | None = None) -> Compute:
@@ -75,6 +81,7 @@ def _computed(op: StepOperation, part: Mapping[str, Any], memory: Flow, lent: Le
 
 def _lent_uses(op: StepOperation, size: float, memory: Flow, lent: Lent) -> tuple[tuple[str, float], ...]:
     """Per byte of the operation: what stays on the device, and what passes its link since host memory is not cached."""
-    passing = lent.share * sum(zero_copy_bytes(kernel) * kernel.count for kernel in op.kernels) / size
-    own = tuple((channel, (1.0 - lent.share) * cost) for channel, cost in memory.uses)
-    return merged(own, tuple((channel, passing * cost) for channel, cost in lent.way.uses))
+    moved = [(kernel.count / size, *zero_copy_bytes(kernel)) for kernel in op.kernels]
+    read, written = (lent.share * sum(row[0] * row[index] for row in moved) for index in (1, 2))
+    parts = ((memory.uses, 1.0 - lent.share), (lent.read.uses, read), (lent.write.uses, written))
+    return merged(*(tuple((channel, share * cost) for channel, cost in uses) for uses, share in parts))

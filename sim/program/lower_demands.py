@@ -187,7 +187,7 @@ class Demands:
     def _walk(self, rank: int, device: str) -> Footways:
         ways: list[tuple[str, ...]] = [
             tuple(name for name, _ in self.access(device).uses),
-            tuple(name for name, _ in lent.way.uses) if (lent := self.lent(device)) else (),
+            lent.channels if (lent := self.lent(device)) else (),
             (sm_channel(device), TIER + self.machine.memory_tier(device)),
         ]
         for op in self.outline.distinct[self.class_of(rank)]:
@@ -208,12 +208,13 @@ class Demands:
         return self._access[device]
 
     def lent(self, device: str) -> Lent | None:
-        """What a full GPU's kernels find in host memory; half of it is written."""
+        """What a full GPU's kernels find in host memory."""
         share = self.machine.lent_shares.get(device, 0.0)
         if not share:
             return None
-        route = self.machine.access(device, self.machine.resolve("dram", device), write_share=0.5)
-        return Lent(share, Flow(route.uses, route.rate_cap_bytes_per_s))
+        host = self.machine.resolve("dram", device)
+        read, write = (self.machine.access(device, host, write_share=part) for part in (0.0, 1.0))
+        return Lent(share, Flow(read.uses, read.rate_cap_bytes_per_s), Flow(write.uses, write.rate_cap_bytes_per_s))
 
     def key(self, op: StepOperation, rank: int) -> tuple[object, ...]:
         """What decides the flow of an operation of a rank: those that have it in common share the answer."""
