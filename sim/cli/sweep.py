@@ -132,6 +132,7 @@ def points_table(title: str, points: list[dict[str, Any]], *, has_peaks: bool = 
     from rich.text import Text
 
     from sim.report.findings import short_value
+    from sim.report.tables import shortage
     from sim.study.names import short_names
     from sim.units import format_bytes, format_rate, format_seconds
 
@@ -174,26 +175,14 @@ def _peak(point: Mapping[str, Any], suffixes: tuple[str, ...]) -> float:
     return max((tier["peak_bytes"] for name, tier in tiers.items() if name.endswith(suffixes)), default=0.0)
 
 
-def shortage(point: Mapping[str, Any]) -> str:
-    """The tier (or limit) that lacks most, as "gpu0.hbm 51.1 GiB > 32 GiB"; "" for a point that was not planned."""
-    from sim.units import format_bytes
-
-    tiers = {name: tier for name, tier in (point.get("tiers") or {}).items() if tier["verdict"] == "does_not_fit"}
-    if not tiers:  # a limit of the host: "pinned_limit needs 40 GiB of 8 GiB in phase init, ..."
-        needs, is_planned, _rest = str(point.get("reason", "")).partition(" in phase")
-        return needs if is_planned else ""
-    name = max(tiers, key=lambda tier: tiers[tier]["peak_bytes"] / tiers[tier]["capacity_bytes"])
-    return f"{name} {format_bytes(tiers[name]['peak_bytes'])} > {format_bytes(tiers[name]['capacity_bytes'])}"
-
-
 def _nearest(study: Study) -> str:
-    """The point that lacks least where none fits, with what would be looked at next; "" if none was planned."""
+    """The point that lacks least where none fits, and where to look next; "" if none was planned."""
+    from sim.report.tables import nearest, shortage
     from sim.study.sources import name_of
 
-    planned = [point for point in study.points() if shortage(point) and point.get("tiers")]
-    if not planned:
+    point = nearest(study.points())
+    if point is None:
         return ""
-    point = min(planned, key=lambda one: max(tier["peak_bytes"] / tier["capacity_bytes"] for tier in one["tiers"].values()))
     where = name_of("", point["parameters"])
     return (
         f"nothing fits; {where or 'it'} lacks least: {shortage(point)} (`tiersim fit` on one point says what would make it fit)"

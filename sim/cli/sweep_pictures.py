@@ -27,9 +27,8 @@ def draw_pictures(study: Study, results: ResultsFolder) -> None:
     from sim.report.pooling import draw_pool, has_pool
     from sim.study.head import only_machine
 
-    scenario = only_machine(study.file)
-    if scenario is not None:
-        results.draw("machine.png", partial(draw_machine, scenario.machine))
+    if (only := only_machine(study.file)) is not None:
+        results.draw("machine.png", partial(draw_machine, only[0].machine, note=only[1]))
     pooled = [point for point in islice(study.points(), _MAX_DRAWN) if point.get("jobs")]
     if has_pool(pooled):
         results.draw("pool.png", partial(draw_pool, study.file.name, pooled))

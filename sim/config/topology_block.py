@@ -94,7 +94,8 @@ def _machine(raw: object, document: Document, path: NodePath) -> Machine:
     base = expanded(read_yaml(_located(raw["base"], document, (*path, "base"))))
     patch = _Patch(base, document, path)
     machine = patch.apply(raw)
-    return dataclasses.replace(machine, name=f"{Path(base.file).stem} (changed)")
+    title = machine.title if "title" in raw.get("set", {}) else f"{machine.title}, changed"
+    return dataclasses.replace(machine, name=f"{Path(base.file).stem} (changed)", title=title)
 
 
 def _check_tables(raw: Mapping[str, Any], document: Document, path: NodePath) -> FaultList:

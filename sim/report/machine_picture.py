@@ -25,8 +25,11 @@ _LINKS = {
 Place = tuple[float, float]
 
 
-def draw_machine(machine: Machine, path: Path) -> Path:
-    """One node of the machine: boxes are devices with their memory, lines are links (both directions in one)."""
+def draw_machine(machine: Machine, path: Path, *, note: str = "") -> Path:
+    """One node of the machine: boxes are devices with their memory, lines are links (both directions in one).
+
+    `note` says which of several machines this is.
+    """
     boxes = _boxes(machine)
     places = _places(machine, boxes)
     columns = max(x for x, _y in places.values()) + 1
@@ -43,7 +46,7 @@ def draw_machine(machine: Machine, path: Path) -> Path:
     axes.set_xlim(-0.6, columns - 0.4)
     axes.set_ylim(-depth + 0.5, 0.5)
     nodes = f", {machine.num_nodes} such nodes" if machine.num_nodes > 1 else ""
-    titled(fig, f"{machine.title or machine.name}{nodes}", _finding(machine))
+    titled(fig, f"{machine.title or machine.name}{nodes}", f"{note}; {_finding(machine)}" if note else _finding(machine))
     keys = [(colour, kind) for kind, colour in _LINKS.items() if kind in used]
     legend_below(fig, patches(keys), [label for _colour, label in keys], num_columns=8)
     return save(fig, path)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sim.report.findings import short_path, short_value
 from sim.report.html import Block, Facts, Note, Paragraph, Table
 from sim.units import format_bandwidth, format_bytes, format_rate, format_seconds
 
@@ -89,6 +90,26 @@ def channels_table(point: Mapping[str, Any]) -> Table:
     return Table(("channel", "bandwidth", "carried", "utilisation"), rows, "The busiest channels")
 
 
+def shortage(point: Mapping[str, Any]) -> str:
+    """The tier (or limit) that lacks most, as "gpu0.hbm 51.1 GiB > 32 GiB"; "" for a point that was not planned."""
+    tiers = {name: tier for name, tier in (point.get("tiers") or {}).items() if tier["verdict"] == "does_not_fit"}
+    if not tiers:  # a limit of the host: "pinned_limit needs 40 GiB of 8 GiB in phase init, ..."
+        needs, is_planned, _rest = str(point.get("reason", "")).partition(" in phase")
+        return needs if is_planned else ""
+    name = max(tiers, key=lambda tier: tiers[tier]["peak_bytes"] / tiers[tier]["capacity_bytes"])
+    return f"{name} {format_bytes(tiers[name]['peak_bytes'])} > {format_bytes(tiers[name]['capacity_bytes'])}"
+
+
+def nearest(points: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Of points that do not fit, the one whose fullest tier lacks least; None if no tier of any was planned."""
+    planned = (point for point in points if point.get("tiers") and shortage(point))
+    return min(
+        planned,
+        key=lambda one: max(tier["peak_bytes"] / tier["capacity_bytes"] for tier in one["tiers"].values()),
+        default=None,
+    )
+
+
 def points_table(points: Sequence[Mapping[str, Any]]) -> Table:
     """The first points of a sweep: parameters, verdict, time, throughput."""
     keys = list(dict.fromkeys(key for point in points for key in point["parameters"]))
@@ -98,14 +119,14 @@ def points_table(points: Sequence[Mapping[str, Any]]) -> Table:
         penalty = point.get("offload_penalty")
         rows.append(
             (
-                *(str(point["parameters"].get(key, "")) for key in keys),
+                *(short_value(point["parameters"].get(key, "")) for key in keys),
                 "fits" if point.get("fits") else str(point.get("status", "does not fit")).replace("_", " "),
                 _seconds(seconds),
                 format_rate(point["tokens_per_s"]) if point.get("tokens_per_s") else "",
                 f"{penalty:.3g} x" if penalty is not None else "",
-                str(point.get("bound_by") or ""),
+                str(point.get("bound_by") or shortage(point)),
             )
         )
     hidden = len(points) - len(rows)
     caption = f"the first {len(rows)} points; {hidden} more are in points.csv" if hidden else "All points"
-    return Table((*keys, "verdict", "time", "tokens/s", "penalty", "binds"), rows, caption)
+    return Table((*map(short_path, keys), "verdict", "time", "tokens/s", "penalty", "binds"), rows, caption)

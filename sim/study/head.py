@@ -11,6 +11,7 @@ from sim.config.sweep import Assignment
 from sim.errors import TiersimError
 from sim.experiment import prepare
 from sim.scenario import Scenario
+from sim.study.sources import name_of
 
 #: machines that are looked at; a sweep over more says how many it leaves out
 _MAX_MACHINES = 24
@@ -29,16 +30,26 @@ def head_of(file: ScenarioFile) -> dict[str, Any]:
     return {
         "scenario": file.name,
         "question": file.question,
-        "machine": ", ".join([*names, *more]),
+        "machine": ", ".join([*names, *more]) + _swept(file),
         "assumptions": list(dict.fromkeys([*file.assumptions, *assumed, *_notes(scenarios)])),
         "warnings": list(dict.fromkeys(warnings)),
     }
 
 
-def only_machine(file: ScenarioFile) -> Scenario | None:
-    """The first point, if all points run on one machine (some of whose numbers may be swept)."""
+def only_machine(file: ScenarioFile) -> tuple[Scenario, str] | None:
+    """The first point, if all points run on one machine, and what to say of it where some of its numbers are swept."""
     scenarios = list(_one_per_machine(file))
-    return scenarios[0] if len({scenario.machine.name for scenario in scenarios}) == 1 else None
+    if len({scenario.machine.name for scenario in scenarios}) != 1:
+        return None
+    first = scenarios[0]
+    return first, f"the first point, {name_of('', first.parameters)}" if len(scenarios) > 1 else ""
+
+
+def _swept(file: ScenarioFile) -> str:
+    """The parts of the machine that the sweep changes by their paths, in words; "" for none."""
+    points = islice(file.plan or (), 1)
+    paths = [path.removeprefix("topology.") for point in points for path in point.parameters if path.startswith("topology.")]
+    return f"; the sweep changes {', '.join(paths)}" if paths else ""
 
 
 def _one_per_machine(file: ScenarioFile) -> Iterator[Scenario]:

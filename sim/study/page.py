@@ -15,8 +15,18 @@ import msgspec
 from sim import __version__
 from sim.config.reference import validation_errors
 from sim.errors import Fault, InputError
+from sim.report.findings import short_path, short_value
 from sim.report.html import Details, Image, Note, Paragraph, Section, Table, page
-from sim.report.tables import MAX_POINTS, breakdown_table, channels_table, points_table, tiers_table, verdict_blocks
+from sim.report.tables import (
+    MAX_POINTS,
+    breakdown_table,
+    channels_table,
+    nearest,
+    points_table,
+    shortage,
+    tiers_table,
+    verdict_blocks,
+)
 from sim.study.compare import Comparison, compare
 from sim.study.compare_table import comparison_rows, heads
 from sim.study.sensitivity import SensitivityStudy
@@ -103,10 +113,16 @@ def _points_verdict(points: Sequence[Mapping[str, Any]]) -> list[Any]:
     fitting = [point for point in points if point.get("fits") and point.get("tokens_per_s")]
     counts = f"{len(fitting)} of {len(points)} points fit."
     if not fitting:
-        return [Note(f"No point fits: {points[0].get('reason', '')}", "bad")]
+        least = nearest(points)
+        if least is None:
+            return [Note(f"No point fits: {points[0].get('reason', '')}", "bad")]
+        return [Note(f"No point fits. {_named(least)} lacks least: {shortage(least)}.", "bad")]
     best = max(fitting, key=lambda point: float(point["tokens_per_s"]))
-    where = ", ".join(f"{key} {value}" for key, value in best["parameters"].items())
-    return [Note(f"{counts} The fastest is {where}: {format_rate(best['tokens_per_s'])} tokens/s.", "good")]
+    return [Note(f"{counts} The fastest is {_named(best)}: {format_rate(best['tokens_per_s'])} tokens/s.", "good")]
+
+
+def _named(point: Mapping[str, Any]) -> str:
+    return ", ".join(f"{short_path(key)} {short_value(value)}" for key, value in point["parameters"].items())
 
 
 def _path(summary: Mapping[str, Any]) -> list[Table]:

@@ -73,7 +73,7 @@ def test_streamed_weights_are_page_locked() -> None:
 
 
 def test_a_row_of_a_sweep_names_the_limit() -> None:
-    from sim.cli.sweep import shortage
+    from sim.report.tables import shortage
 
     point = run(scenario({"shared_limit": "20 MB"})).point()
     assert shortage(point) == "shared_limit needs 30.5 MiB of 19.1 MiB"

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from sim.cli import run as tiersim
-from sim.cli.sweep import exit_code, shortage
+from sim.cli.sweep import exit_code
 from sim.config import load_machine, scenario_of
+from sim.report.tables import shortage
 from sim.study import identity
 from sim.study.export import write_csv, write_parquet
 from sim.study.head import head_of, only_machine
@@ -135,3 +136,19 @@ def test_a_machine_that_was_walked_has_the_same_digest():
     before = digest(dataclasses.replace(machine))
     machine.route("cpu0.dram", "gpu0.gddr", initiator="gpu0")
     assert identity._machine_digest(machine) == before
+
+
+def test_a_swept_machine_is_named_with_what_the_sweep_changes() -> None:
+    from sim.config.scenario_file import scenario_of
+    from sim.study.head import head_of, only_machine
+
+    data = {"training": {"model": "gpt2", "batch_size": 1, "sequence_length": 64}, "topology": "epyc-9554p-2x4090"}
+    swept = scenario_of(data | {"sweep": {"topology.gpu0.link.lanes": [16, 8], "workload.training.batch_size": [1, 2]}})
+    assert head_of(swept)["machine"].endswith("(changed); the sweep changes gpu0.link.lanes")
+    first, note = only_machine(swept) or (None, "")
+    assert note == "the first point, gpu0.link.lanes 16, batch size 1"
+    assert first is not None
+    assert first.machine.title.endswith(", changed")
+    still = scenario_of(data | {"sweep": {"workload.training.batch_size": [1, 2]}})
+    assert head_of(still)["machine"] == "epyc-9554p-2x4090"
+    assert (only_machine(still) or (None, "?"))[1] == ""
