@@ -98,6 +98,20 @@ def test_hostile_text_ends(text: str) -> None:
     assert isinstance(words(text), list)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("A=x\n" + 'A="$A$A"\n' * 40 + "run $A", "grows beyond"),
+        ("A=(x)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 40 + "run $A", "grows beyond"),
+        ("f() {\nf a; f b\n}\nf", "call each other more than"),
+        ('A=\'eval "$A"; eval "$A"\'\neval "$A"', "call each other more than"),
+    ],
+)
+def test_what_grows_without_bound_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        words(text)
+
+
 # ------------------------------------------------------------------------------------------------------------ the options
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.errors import Fault, InputError
+from sim.errors import Fault, InputError, of_source
 from sim.interchange.job_files.block import Block, LineOf
 from sim.interchange.job_files.shell_script import read_script
 from sim.interchange.job_files.shell_words import UNKNOWN
@@ -57,7 +57,10 @@ def read_launch(path: Path, given: Mapping[str, str]) -> Launch:
         raise InputError(Fault(what=f"is not UTF-8: {error.reason} at offset {error.start}", file=str(path))) from None
     if (listed := dict(_ARGUMENT_LOG.findall(text))) and "num_layers" in listed:
         return _of_log(listed, path, text)
-    script = read_script(text, dict(given), path.parent)
+    try:
+        script = read_script(text, dict(given), path.parent)
+    except InputError as error:
+        raise of_source(error, str(path)) from None
     best = max((c for c in script.commands if c[0] not in _QUIET), key=_num_marks, default=[])
     if not _num_marks(best):
         what = "has no command that trains a model: none has --num-layers, --hidden-size or --micro-batch-size"

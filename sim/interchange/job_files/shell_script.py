@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sim.errors import Fault, InputError
 from sim.interchange.job_files.shell_tests import holds
 from sim.interchange.job_files.shell_tokens import Token, tokens
 from sim.interchange.job_files.shell_words import UNKNOWN, Values, expand, quoted, unknown_names
@@ -16,7 +17,7 @@ _OPENING = {"if": "fi", "for": "done", "while": "done", "until": "done", "case":
 _DECLARING = ("export", "declare", "local", "readonly", "typeset", "set")
 #: a script nests no deeper; a function that calls itself ends there too
 _DEEPEST = 40
-#: commands and loops of one script; more than people write
+#: commands of one run through a script; more than people write
 _MOST = 20_000
 _LARGEST_PART = 2**20
 
@@ -30,6 +31,7 @@ class Script:
     undecided: list[str] = field(default_factory=list)
     values: Values = field(default_factory=dict)
     folder: Path = field(default_factory=Path)
+    steps: int = 0
 
 
 def read_script(text: str, given: dict[str, str], folder: Path) -> Script:
@@ -54,7 +56,7 @@ class _Reading:
 
     def statements(self, at: int, end: int, depth: int) -> None:
         """Follow the tokens from `at` to `end`."""
-        while at < end and depth < _DEEPEST and len(self.script.commands) < _MOST:
+        while at < end and depth < _DEEPEST:
             token = self.found[at]
             if token.is_operator or token.raw in ("then", "do", "else", "!", "time"):
                 at += 1
@@ -202,6 +204,10 @@ class _Reading:
 
     def _simple(self, at: int, end: int, depth: int) -> None:
         """An assignment or a command, with what is written to files."""
+        self.script.steps += 1
+        if self.script.steps > _MOST:
+            what = f"has functions or texts that call each other more than {_MOST:,} times"
+            raise InputError(Fault(what=what, remedy="give the command that the script runs"))
         plain: list[Token] = []
         target, body = "", -1
         index = at

@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
+from sim.errors import Fault, InputError
 from sim.interchange.job_files.shell_tokens import closing, quote_end
 
 #: stands in a word on both sides of the name of what only a run would tell
@@ -24,6 +25,8 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.NotEq: operator.ne,
 }  # fmt: skip
 _LARGEST = 10**15
+#: characters that one word or text may grow to; variables that double each other grow without bound
+_LONGEST = 2**20
 
 Values = dict[str, list[str]]
 
@@ -32,7 +35,7 @@ def expand(raw: str, values: Values) -> list[str]:
     """Words that a raw word stands for; what is not known is marked with UNKNOWN and its name."""
     words: list[str] = []
     current: str | None = None
-    at = 0
+    at = size = 0
     while at < len(raw):
         letter = raw[at]
         if letter == "'":
@@ -43,6 +46,7 @@ def expand(raw: str, values: Values) -> list[str]:
             end = quote_end(raw, at)
             inner = raw[at + 1 : end - 1]
             if found := _every(inner, values):
+                size = _grown(size, found)
                 words += ([current + found[0]] if current else found[:1]) + found[1:]
                 current = None
             else:
@@ -52,6 +56,7 @@ def expand(raw: str, values: Values) -> list[str]:
             current, at = (current or "") + raw[at + 1 : at + 2].replace("\n", ""), at + 2
         elif letter in "$`":
             found, at = _variable(raw, at, values)
+            size = _grown(size, found)
             pieces = " ".join(found).split()
             if found and found[0][:1].isspace() and current is not None:
                 words.append(current)
@@ -66,6 +71,15 @@ def expand(raw: str, values: Values) -> list[str]:
     return words if current is None else [*words, current]
 
 
+def _grown(size: int, found: list[str]) -> int:
+    """The size with what was found; raises InputError beyond what a script's words are."""
+    size += sum(map(len, found)) + len(found)
+    if size > _LONGEST:
+        what = f"has a variable that grows beyond {_LONGEST:,} characters"
+        raise InputError(Fault(what=what, remedy="give the command that the script runs"))
+    return size
+
+
 def _every(inner: str, values: Values) -> list[str]:
     """Elements of an array that a quoted word consists of, each a word of its own; [] for any other word."""
     array = re.fullmatch(r"\$\{(\w+)\[@\]\}|\$@", inner)
@@ -75,7 +89,7 @@ def _every(inner: str, values: Values) -> list[str]:
 def quoted(text: str, values: Values) -> str:
     """The text with its variables filled in, as between double quotes or in a here-document."""
     parts: list[str] = []
-    at = 0
+    at = size = 0
     while at < len(text):
         if text.startswith("\\\n", at):
             at += 2
@@ -84,6 +98,7 @@ def quoted(text: str, values: Values) -> str:
             at += 2
         elif text[at] in "$`":
             found, at = _variable(text, at, values)
+            size = _grown(size, found)
             parts.append(" ".join(found))
         else:
             parts.append(text[at])
