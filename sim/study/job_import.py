@@ -32,6 +32,8 @@ from sim.workload.shapes import builtin, from_huggingface
 DEFAULT_MODEL = "llama-2-7b"
 DEFAULT_TOPOLOGY = "dgx-a100"
 DEFAULT_LENGTH = 2048
+#: a key of YAML at the beginning of a line, behind comments and empty lines
+_KEY = re.compile(rb"(?:\s*#[^\n]*\n|\s+)*(?:---\s*\n)?[A-Za-z_][\w.-]*:(?:\s|$)")
 #: the heading of a table of TOML, behind comments and empty lines
 _TABLE = re.compile(rb"(?:\s*#[^\n]*\n|\s+)*\[[\w.]+\]\s*(?:#[^\n]*)?\n")
 
@@ -61,6 +63,7 @@ class ImportedJob:
 
 def import_deepspeed(path: Path, asked: Asked) -> ImportedJob:
     """Scenario of a ds_config.json on a machine. Raises InputError with every fault of the file or of what it asks for."""
+    refuse_another_kind(path, "deepspeed")
     root = json_block(path)
     assumed: list[str] = []
     model = asked.model or _assume(assumed, "model", DEFAULT_MODEL)
@@ -73,6 +76,7 @@ def import_huggingface(path: Path, asked: Asked) -> ImportedJob:
 
     Raises InputError like `import_deepspeed`.
     """
+    refuse_another_kind(path, "huggingface")
     root = json_block(path) if _is_json(path) else _toml_block(path) if _is_toml(path) else _yaml_block(path)
     deepspeed: Mapping[str, Any] | str | None = None
     if _is_toml(path):
@@ -118,6 +122,23 @@ def _is_toml(path: Path) -> bool:
 def _yaml_block(path: Path) -> Block:
     document = read_yaml(path)
     return Block(document.data, str(path), lambda keys: document.line(keys))
+
+
+def refuse_another_kind(path: Path, own: str) -> None:
+    """Raise InputError for a file that another of the commands reads, by how it begins; `own` is this command's name."""
+    start = _beginning(path).removeprefix(b"\xef\xbb\xbf")
+    kind = ""
+    if start.startswith(b"#!") or b"--num-layers" in start:
+        kind = "megatron"
+    elif own != "huggingface" and (_TABLE.match(start) or _KEY.match(start)):
+        kind = "huggingface"
+    elif own == "megatron" and start.lstrip()[:1] == b"{":
+        kind = "deepspeed" if b'"zero_optimization"' in start else "huggingface"
+    if kind and kind != own:
+        what = {"megatron": "is a launch script", "deepspeed": "is JSON"}.get(
+            kind, "is no " + ("script" if own == "megatron" else "JSON")
+        )
+        raise InputError(Fault(what=what, file=str(path), remedy=f"it looks like a file for `tiersim import {kind}`"))
 
 
 def _is_json(path: Path) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sim.config import load_machine
 from sim.errors import Fault, InputError
 from sim.interchange.job_files import Block, Known, parse_json, read_deepspeed, read_launch, read_megatron
-from sim.study.job_import import DEFAULT_TOPOLOGY, Asked, ImportedJob, builtin_name, composed, json_block
+from sim.study.job_import import DEFAULT_TOPOLOGY, Asked, ImportedJob, builtin_name, composed, json_block, refuse_another_kind
 from sim.workload.shapes import builtin
 
 
@@ -18,6 +18,7 @@ def import_megatron(path: Path, asked: Asked, given: Mapping[str, str] | None = 
 
     `given`: shell variables that the script takes from outside. Raises InputError like `import_deepspeed`.
     """
+    refuse_another_kind(path, "megatron")
     launch = read_launch(path, given or {})
     machine = len(load_machine(asked.topology or DEFAULT_TOPOLOGY).gpus()) * (launch.nodes or 1)
     vocabulary = _vocabulary(launch.options.data.get("tokenizer-model"), path)

@@ -392,3 +392,26 @@ def test_a_deepspeed_file_is_looked_for_from_the_root_of_the_tool(tmp_path: Path
     assert training(job)["parallelism"]["zero_stage"] == 2
     with pytest.raises(InputError, match="which is not there; copy that file beside this one"):
         huggingface(folder, LLAMA_FACTORY + "finetuning_type: full\ndeepspeed: configs/z3.json\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "said"),
+    [
+        ("deepspeed", "#!/bin/bash\ntorchrun x.py", "is a launch script; it looks like a file for `tiersim import megatron`"),
+        (
+            "huggingface",
+            "torchrun pretrain_gpt.py --num-layers 2",
+            "is a launch script; it looks like a file for `tiersim import megatron`",
+        ),
+        ("deepspeed", "# a comment\nbase_model: x\n", "is no JSON; it looks like a file for `tiersim import huggingface`"),
+        ("deepspeed", "[model]\nname = 1\n", "is no JSON; it looks like a file for `tiersim import huggingface`"),
+        ("megatron", "base_model: x\n", "is no script; it looks like a file for `tiersim import huggingface`"),
+        ("megatron", '{"zero_optimization": {}}', "is JSON; it looks like a file for `tiersim import deepspeed`"),
+    ],
+)
+def test_a_file_for_another_command_is_named(tmp_path, capsys, command, text, said):
+    file = tmp_path / "x.txt"
+    file.write_text(text)
+    assert run(["import", command, str(file), "-o", str(tmp_path / "o.yaml")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "o.yaml").exists()
