@@ -12,6 +12,8 @@ import typer
 if TYPE_CHECKING:
     from sim.study.compare import Candidate, Comparison
 
+#: more candidates than this are lines of a table, not columns
+_MAX_COLUMNS = 5
 _MAX_PARTS = 8
 
 
@@ -89,16 +91,13 @@ def _print(comparison: Comparison) -> None:
     from rich.text import Text
 
     from sim.cli.terminal import console
-    from sim.study.compare_table import comparison_rows, heads
     from sim.units import format_seconds
 
     out = console()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for index, name in enumerate(heads(comparison)):
-        table.add_column(Text(name), justify="left" if index == 0 else "right", header_style="bold", overflow="fold")
-    for row in comparison_rows(comparison):
-        table.add_row(Text(row[0], style="dim"), *(Text(cell) for cell in row[1:]))
-    out.print(table)
+    if len(comparison.candidates) > _MAX_COLUMNS:
+        _print_lines(comparison)
+    else:
+        _print_columns(comparison)
     for difference in comparison.differences:
         for title, parts in (("stage", difference.stages), ("resource", difference.resources)):
             changed = [part for part in parts if abs(part.difference_s) > 1e-9]
@@ -119,6 +118,40 @@ def _print(comparison: Comparison) -> None:
                     Text(f"{sign}{format_seconds(abs(part.difference_s))}", style=style),
                 )
             out.print(rows)
+
+
+def _print_columns(comparison: Comparison) -> None:
+    """A column for each candidate."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from sim.cli.terminal import console
+    from sim.study.compare_table import comparison_rows, heads
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for index, name in enumerate(heads(comparison)):
+        table.add_column(Text(name), justify="left" if index == 0 else "right", header_style="bold", overflow="fold")
+    for row in comparison_rows(comparison):
+        table.add_row(Text(row[0], style="dim"), *(Text(cell) for cell in row[1:]))
+    console().print(table)
+
+
+def _print_lines(comparison: Comparison) -> None:
+    """A line for each of many candidates; memory by tier is left to CSV and Markdown."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from sim.cli.terminal import console, fitting_console
+    from sim.study.compare_table import comparison_rows, heads
+
+    rows = [row for row in comparison_rows(comparison) if not row[0].startswith("memory ")]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for name, *_cells in rows:
+        table.add_column(Text(name), justify="right", header_style="dim", overflow="fold")
+    for index, name in enumerate(heads(comparison)[1:]):
+        table.add_row(Text(name, style="bold"), *(Text(row[1 + index]) for row in rows))
+    (fitting_console(table) or console()).print(table)
 
 
 def _draw(comparison: Comparison, folder: Path) -> list[str]:

@@ -241,3 +241,22 @@ def test_each_point_of_a_sweep_meets_its_own_baseline():
     assert len(rows["its baseline"]) == 2
     assert rows["its baseline"][0] != rows["its baseline"][1]
     assert pairs_from(file_of(sweep=sweep)) == []
+
+
+def test_many_candidates_are_lines_and_few_are_columns(tmp_path, capsys):
+    import yaml
+
+    from sim.cli import run as tiersim
+
+    training = {"model": "gpt2", "batch_size": 1, "sequence_length": 64}
+    sweep = {"workload.training.batch_size": [1, 2, 3, 4, 5, 6]}
+    file = tmp_path / "many.yaml"
+    file.write_text(yaml.safe_dump({"training": training, "topology": "epyc-9554p-2x4090", "sweep": sweep}), encoding="utf-8")
+    assert tiersim(["compare", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["fits", "step", "time"]
+    assert [line.split()[:3] for line in lines[1:7]] == [["batch", "size", str(size)] for size in range(1, 7)]
+    sweep["workload.training.batch_size"] = [1, 2]
+    file.write_text(yaml.safe_dump({"training": training, "topology": "epyc-9554p-2x4090", "sweep": sweep}), encoding="utf-8")
+    assert tiersim(["compare", str(file)]) == 0
+    assert any(line.startswith("fits ") for line in capsys.readouterr().out.splitlines())

@@ -165,18 +165,30 @@ def _progress(folder, num_sizes):
         return 0
 
 
+def _await_progress(process, folder, num_sizes, before):
+    """Until more points than `before` are written, or all are."""
+    end = time.monotonic() + 120.0
+    while process.poll() is None and time.monotonic() < end and _progress(folder, num_sizes) <= before:
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize(("num_kills", "num_sizes"), [(2, 30), pytest.param(20, 400, marks=pytest.mark.slow)])
 def test_killed_runs_lose_nothing_and_corrupt_nothing(tmp_path, num_kills, num_sizes):
     draw = random.Random(num_kills)
     seen = [0]
-    for _ in range(num_kills):
+    for turn in range(num_kills):
         process = _started(tmp_path, num_sizes)
-        time.sleep(draw.uniform(0.6, 1.6))
+        if turn % 2:
+            time.sleep(draw.uniform(0.2, 1.6))  # anywhere, also while it starts
+        else:
+            _await_progress(process, tmp_path, num_sizes, seen[-1])
+            time.sleep(draw.uniform(0.0, 0.1))  # while points are written
         process.send_signal(signal.SIGKILL)
         process.wait()
         seen.append(_progress(tmp_path, num_sizes))
     assert seen == sorted(seen)
     study = Study(long_file(num_sizes), tmp_path / "killed")
+    assert 0 < seen[1] < study.num_points  # the first kill came in the middle
     (tmp_path / "killed").mkdir()
     for file in tmp_path.glob("study.sqlite*"):
         file.rename(tmp_path / "killed" / file.name)
