@@ -14,7 +14,7 @@ from sim.experiment.overflow import page_cached, spilled, swap_of
 from sim.kept import Kept
 from sim.placement import access_counters
 from sim.placement.capacity import capacity_plan
-from sim.placement.effective import class_shares, effective_placement
+from sim.placement.effective import class_shares, effective_placement, state_edges
 from sim.placement.heat import is_uneven, with_accesses
 from sim.placement.lent import with_lent_memory
 from sim.placement.plan import Entry, Placement
@@ -195,7 +195,8 @@ def step_of(job: Job, machine: Machine, num_micro_batches: int | None = None, *,
     kinds = homes(placement, machine)
     if isinstance(workload, Training):
         share = _gpu_share(placement, machine, workload.model.layers)
-        return _generated(workload, tuple(sorted(kinds.items())), num_micro_batches, share)
+        edges = state_edges(placement, workload.model.layers)
+        return _generated(workload, tuple(sorted(kinds.items())), num_micro_batches, share, edges)
     if isinstance(workload, Inference):
         return decode.generate(workload, kinds, is_whole=is_whole)
     assert isinstance(workload, Step)
@@ -210,13 +211,17 @@ def _gpu_share(placement: Placement, machine: Machine, num_layers: int) -> float
 
 
 def _generated(
-    training: Training, kinds: tuple[tuple[TensorClass, str], ...], num_micro_batches: int | None, gpu_share: float
+    training: Training,
+    kinds: tuple[tuple[TensorClass, str], ...],
+    num_micro_batches: int | None,
+    gpu_share: float,
+    edges: tuple[int, ...],
 ) -> Step:
     """A step depends on what is trained and on which kind of tier holds what, not on the machine: sweeps share it."""
     from sim.workload import step
 
-    key = (training, kinds, num_micro_batches, gpu_share)
-    return _STEPS.get(key, lambda: step.generate(training, dict(kinds), num_micro_batches, gpu_share))
+    key = (training, kinds, num_micro_batches, gpu_share, edges)
+    return _STEPS.get(key, lambda: step.generate(training, dict(kinds), num_micro_batches, gpu_share, edges))
 
 
 def on_machine(step: Step, machine: Machine) -> Step:

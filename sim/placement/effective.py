@@ -53,6 +53,15 @@ def class_shares(placement: Placement, num_layers: int) -> dict[TensorClass, Map
     return shares
 
 
+def state_edges(placement: Placement, num_layers: int) -> tuple[int, ...]:
+    """Layers whose optimizer states lie elsewhere than those of the layer before; none where all layers are alike."""
+    placed = whole_layers(placement, num_layers)
+    if not _is_by_layers(placed, TensorClass.OPTIMIZER_STATES):
+        return ()
+    homes = [placed.shares(TensorClass.OPTIMIZER_STATES, layer) for layer in range(num_layers)]
+    return tuple(layer for layer in range(1, num_layers) if homes[layer] != homes[layer - 1])
+
+
 def whole_layers(placement: Placement, num_layers: int) -> Placement:
     """The placement with every entry under by_layer written as ranges of layers: the first tier holds the first layers."""
     if all(entry.policy != "by_layer" for entry in placement.entries):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sim.config import scenario_of
+from sim.experiment import run
 from sim.placement.capacity import capacity_plan, verdict
 from sim.placement.effective import class_shares, effective_placement
 from sim.placement.plan import Entry, Placement
@@ -48,3 +50,26 @@ def test_capacity_plan_names_tier_phase_and_classes() -> None:
     assert need.by_class["optimizer_states"] > need.by_class["gradients"]
     assert need.sentence().startswith("gpu0.gddr needs 2")
     assert "too much (largest: optimizer states" in need.sentence()
+
+
+def test_a_sub_group_that_spans_two_homes_is_updated_in_parts_each_at_its_own() -> None:
+    shares = {"dram": "50%", "cxl0": "12.5%", "cxl1": "12.5%", "cxl2": "12.5%", "cxl3": "12.5%"}
+    card = {"part": "cxl-expander-asic-x8", "link": "pcie5-x8", "to": "cpu0", "capacity": "256 GiB"}
+    cards = {f"cxl{i}": card for i in range(4)}
+    data = {
+        "topology": {"base": "epyc-9554p-2x4090", "add": cards},
+        "workload": {
+            "training": {
+                "model": "llama-2-7b",
+                "batch_size": 1,
+                "framework": "deepspeed-zero",
+                "checkpointing": {"active": True},
+                "parallelism": {"data": 2, "zero_stage": 3},
+            }
+        },
+        "placement": {"weights": "dram", "optimizer_states": {"policy": "by_layer", "shares": shares}},
+    }
+    summary = run(scenario_of(data).resolve(), with_penalty=False).summary
+    carried = [summary.channels[f"cxl{i}"].bytes for i in range(4)]
+    assert carried == pytest.approx([carried[0]] * 4, rel=1e-6)
+    assert carried[0] > 0

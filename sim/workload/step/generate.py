@@ -20,16 +20,21 @@ _MAX_LAYER_PASSES = 6000
 
 
 def generate(
-    training: Training, homes: Mapping[TensorClass, str], num_micro_batches: int | None = None, gpu_share: float = 0.0
+    training: Training,
+    homes: Mapping[TensorClass, str],
+    num_micro_batches: int | None = None,
+    gpu_share: float = 0.0,
+    state_edges: tuple[int, ...] = (),
 ) -> Step:
     """Operations of one optimizer step, one representative per pipeline stage.
 
     `homes` says where the placement keeps each tensor class: "gpu" (default), "host" or "storage". Sizes are bytes per
     rank. `num_micro_batches` writes out that many of the step's micro-batches (default all); what belongs to the step as a
     whole, its tokens and FLOPs and its framework's overhead, stays that of all. `gpu_share` of the optimizer states stays on
-    the GPU and is updated there, whatever their home. Raises InputError for a plan that no framework can run.
+    the GPU and is updated there, whatever their home. The states of each layer of `state_edges` lie elsewhere than those of
+    the layer before, so a sub-group that spans one is updated in parts. Raises InputError for a plan that no framework can run.
     """
-    plan = resolve(training, homes, frameworks.profile(training.framework), num_micro_batches, gpu_share)
+    plan = resolve(training, homes, frameworks.profile(training.framework), num_micro_batches, gpu_share, state_edges)
     builder = StepBuilder(plan)
     gradients = Gradients(builder)
     passes = Passes(builder, gradients, _layers_per_block(plan))

@@ -34,6 +34,7 @@ class Plan:
     profile: Profile
     num_micro_batches: int  # written out; fewer than gradient_accumulation where the rest only repeats
     gpu_share: float = 0.0  # of the optimizer states that stay on the GPU while the rest is offloaded
+    state_edges: tuple[int, ...] = ()  # layers whose optimizer states lie elsewhere than those of the layer before
 
     @property
     def shape(self) -> ModelShape:
@@ -264,9 +265,10 @@ def resolve(
     profile: Profile,
     num_micro_batches: int | None = None,
     gpu_share: float = 0.0,
+    state_edges: tuple[int, ...] = (),
 ) -> Plan:
     """Check what only the whole plan can tell, and return it. Raises InputError with every fault."""
     faults = faults_of(training)
     if faults:
         raise InputError(faults)
-    return Plan(training, homes, profile, num_micro_batches or training.gradient_accumulation, gpu_share)
+    return Plan(training, homes, profile, num_micro_batches or training.gradient_accumulation, gpu_share, state_edges)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 from sim.laws.cpu import IMPLEMENTATIONS
@@ -86,7 +87,9 @@ class Update:
             ready = swap.load(index, waits) if swap else waits
             if not self.gradients.is_offloaded:
                 ready = [*ready, self._gradients_out(lane, share, waits)]
-            updated = self._on_cpu(lane, share, ready, self._layer(lane, (index + 0.5) / num) if num > 1 else -1)
+            for part, layer in self._parts(lane, index, num):
+                updated = self._on_cpu(lane, share * part, ready, layer)
+                ready = [updated]
             if swap:
                 swap.store(updated)
             done.append(self._returned(lane, share, updated))
@@ -126,6 +129,15 @@ class Update:
         if self.plan.home(TensorClass.OPTIMIZER_STATES) == "storage" and offload.buffer_elements:
             size = min(size, offload.buffer_elements)
         return max(_TILES if self._is_fused else 1, math.ceil(elements / size))
+
+    def _parts(self, lane: Lane, index: int, num: int) -> list[tuple[float, int]]:
+        """Shares of a piece whose states lie together, in order, each with a layer of it (-1 where all layers are alike)."""
+        if not self.plan.state_edges:
+            return [(1.0, self._layer(lane, (index + 0.5) / num) if num > 1 else -1)]
+        layers = stage_layers(self.plan.training, lane.stage)
+        cuts = [place * num / len(layers) - index for place, layer in enumerate(layers) if layer in self.plan.state_edges]
+        ends = [0.0, *(cut for cut in cuts if 0.0 < cut < 1.0), 1.0]
+        return [(end - begin, self._layer(lane, (index + (begin + end) / 2) / num)) for begin, end in pairwise(ends)]
 
     def _layer(self, lane: Lane, place: float) -> int:
         """The layer of what lies at `place` (0..1) among a rank's parameters: its pieces go through the layers in order."""
