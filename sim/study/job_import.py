@@ -130,7 +130,9 @@ def refuse_another_kind(path: Path, own: str) -> None:
     kind = ""
     if start.startswith(b"#!") or b"--num-layers" in start:
         kind = "megatron"
-    elif own != "huggingface" and (_TABLE.match(start) or _KEY.match(start)):
+    elif own == "deepspeed" and (_TABLE.match(start) or _KEY.match(start)):
+        kind = "huggingface"
+    elif own == "megatron" and path.suffix in (".yaml", ".yml", ".toml"):  # what a run printed may begin with "INFO:"
         kind = "huggingface"
     elif own == "megatron" and start.lstrip()[:1] == b"{":
         kind = "deepspeed" if b'"zero_optimization"' in start else "huggingface"

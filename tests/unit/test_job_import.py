@@ -410,7 +410,7 @@ def test_a_deepspeed_file_is_looked_for_from_the_root_of_the_tool(tmp_path: Path
     ],
 )
 def test_a_file_for_another_command_is_named(tmp_path, capsys, command, text, said):
-    file = tmp_path / "x.txt"
+    file = tmp_path / ("x.yaml" if "base_model" in text else "x.txt")
     file.write_text(text)
     assert run(["import", command, str(file), "-o", str(tmp_path / "o.yaml")]) == 2
     assert said in capsys.readouterr().err

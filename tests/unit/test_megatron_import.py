@@ -248,7 +248,7 @@ def test_arguments_that_a_run_printed(tmp_path: Path) -> None:
     rows = {"num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "seq_length": 4096, "micro_batch_size": 2,
             "world_size": 16, "tensor_model_parallel_size": 2, "bf16": True, "fp16": False, "add_bias_linear": False,
             "swiglu": True, "num_experts": None, "padded_vocab_size": 32000, "position_embedding_type": "rope"}  # fmt: skip
-    text = "-------- arguments --------\n" + "".join(
+    text = "INFO: rank 0\n-------- arguments --------\n" + "".join(
         f"  {name} {'.' * (40 - len(name))} {value}\n" for name, value in rows.items()
     )
     found = job(tmp_path, text).document["workload"]["training"]
