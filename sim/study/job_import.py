@@ -124,16 +124,18 @@ def _yaml_block(path: Path) -> Block:
     return Block(document.data, str(path), lambda keys: document.line(keys))
 
 
+def _has_keys(start: bytes) -> bool:
+    return bool(_TABLE.match(start) or _KEY.match(start))
+
+
 def refuse_another_kind(path: Path, own: str) -> None:
     """Raise InputError for a file that another of the commands reads, by how it begins; `own` is this command's name."""
     start = _beginning(path).removeprefix(b"\xef\xbb\xbf")
     kind = ""
     if start.startswith(b"#!") or b"--num-layers" in start:
         kind = "megatron"
-    elif own == "deepspeed" and (_TABLE.match(start) or _KEY.match(start)):
-        kind = "huggingface"
-    elif own == "megatron" and path.suffix in (".yaml", ".yml", ".toml"):  # what a run printed may begin with "INFO:"
-        kind = "huggingface"
+    elif path.suffix in (".yaml", ".yml", ".toml") if own == "megatron" else own == "deepspeed" and _has_keys(start):
+        kind = "huggingface"  # a log of a run, which Megatron's command reads, may begin as YAML does
     elif own == "megatron" and start.lstrip()[:1] == b"{":
         kind = "deepspeed" if b'"zero_optimization"' in start else "huggingface"
     if kind and kind != own:
