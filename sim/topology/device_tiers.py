@@ -79,7 +79,7 @@ def _fields(built: Assembly, part: p.Part, entry: DeviceEntry) -> Mapping[str, A
     Equal devices of machines whose parts come from the same catalogue share the answer.
     """
     module = built.part(part.memory.part, p.Memory) if isinstance(part, p.Gpu) else None
-    key = (id(part), id(module), entry.snoop_filter, entry.speed, entry.peer_over_pcie)
+    key = (id(part), id(module), entry.snoop_filter, entry.speed, entry.power_cap, entry.peer_over_pcie)
     return _FIELDS.get(key, lambda: (part, module, _written(part, module, entry)))[2]
 
 
