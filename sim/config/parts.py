@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from sim.config.locate import data_folder
+from sim.config.part_block import part_block
 from sim.config.priors import prior_of
 from sim.config.validation import suggestion, validate
 from sim.config.yaml_source import Document, NodePath, parse_yaml
@@ -52,6 +53,8 @@ class Catalogue:
     source_keys: dict[str, dict[str, Source]] = field(default_factory=dict)  # part -> field path -> source
 
 
+#: key of the source of numbers that a derived part states without one
+_WRITTEN = "written"
 _BLOCK = re.compile(r"^  ([A-Za-z0-9][\w.+-]*):", re.MULTILINE)
 
 
@@ -160,6 +163,8 @@ def _sources(document: Document) -> dict[str, Source]:
 
 def read_part(raw: object, document: Document, path: NodePath, table: Mapping[str, Source]) -> tuple[Part, dict[str, Source]]:
     """One part and the source of each of its numbers. Raises InputError with all faults."""
+    if isinstance(raw, dict) and "base" in raw:
+        return _derived(raw, document, path, table)
     if not isinstance(raw, dict) or raw.get("kind") not in KINDS:
         got = raw.get("kind") if isinstance(raw, dict) else raw
         raise InputError(document.fault(path, f"unknown kind of part {got!r}", f"one of {', '.join(KINDS)}"))
@@ -181,6 +186,44 @@ def read_part(raw: object, document: Document, path: NodePath, table: Mapping[st
         raise InputError(faults)
     part: Part = validate(KINDS[raw["kind"]], plain, document, path)
     return part, keys
+
+
+def _derived(
+    raw: Mapping[str, Any], document: Document, path: NodePath, table: Mapping[str, Source]
+) -> tuple[Part, dict[str, Source]]:
+    """A part of the catalogue with single numbers replaced; those without a source are assumptions of who wrote them."""
+    try:
+        base, known, _ = _loaded(str(raw["base"]), held_out())
+    except InputError as error:
+        raise InputError([document.fault((*path, "base"), fault.what, fault.remedy) for fault in error.faults]) from None
+    kind = next(name for name, part_type in KINDS.items() if isinstance(base, part_type))
+    if (named := raw.get("kind", kind)) != kind:
+        what = f"{raw['base']!r} is a {kind}, not a {named}"
+        raise InputError(document.fault((*path, "kind"), what, "leave out kind, or name another base"))
+    faults: list[Fault] = []
+    keys: dict[str, Source] = {}
+    own = {key: value for key, value in raw.items() if key not in ("base", "kind", "source")}
+    sources = {_WRITTEN: Source(kind="assumed", cite=f"written in place of the number of {raw['base']}"), **table}
+    changes = _unwrap(own, raw.get("source", _WRITTEN), path, document, sources, keys, faults, kind)
+    if faults:
+        raise InputError(faults)
+    block = part_block(base) | {"kind": kind, "title": f"{base.title}, changed"}
+    for key, value in changes.items():
+        _replace(block, str(key).split("."), value)
+    part: Part = validate(KINDS[kind], block, document, path)
+    return part, {**known, **keys}
+
+
+def _replace(block: dict[str, Any], keys: list[str], value: Any) -> None:
+    """Write a value at a dotted path; a mapping changes what it names and leaves the rest."""
+    first, *rest = keys
+    if isinstance(value, dict) and isinstance(block.get(first), dict) and not rest:
+        for key, item in value.items():
+            _replace(block[first], str(key).split("."), item)
+    elif rest:
+        _replace(block.setdefault(first, {}), rest, value)
+    else:
+        block[first] = value
 
 
 def _listed(value: object) -> list[str]:

@@ -173,7 +173,7 @@ class _Patch:
         return [name + dot + rest for name in found] if found and pattern not in names else [target]
 
     def _set(self, target: str, value: Any, source: NodePath) -> None:
-        name, *keys = target.split(".")
+        name, *keys = target.removeprefix("parts.").split(".")
         table = next((kind for kind in ("devices", "links", "parts") if name in self.data.get(kind, {})), None)
         if table is None and not keys and name in _HEADING:
             self.data[name] = value
@@ -212,7 +212,10 @@ class _Patch:
             kind = load_parts([str(part)]).parts[str(part)].kind
         if kind is None or kind == "cpu":
             return ""
-        return f"write {name}.capacity" if keys[:1] in ([], ["capacity"]) else "define the part in topology.parts"
+        if keys[:1] in ([], ["capacity"]):
+            return f"write {name}.capacity"
+        derived = f"write topology.parts: {{mine: {{base: {part}, memory.{'.'.join(keys)}: ...}}}} and set {name}.part: mine"
+        return derived if kind == "gpu" and part in part_names() else "define the part in topology.parts"
 
     def _placed(self, fault: Fault) -> Fault:
         """The fault at its place in the scenario if it is about something that the scenario wrote, or about what holds that."""

@@ -70,7 +70,7 @@ def test_a_machine_written_inline_can_be_changed_and_swept() -> None:
         (
             "topology: {base: mac-m2-ultra, set: {gpu0.memory.bandwidth: 400 GB/s}}\n",
             "f.yaml:1: topology.set.gpu0.memory.bandwidth: gpu0 has no memory modules, its memory is part of it; "
-            "define the part in topology.parts",
+            "write topology.parts: {mine: {base: m2-ultra, memory.bandwidth: ...}} and set gpu0.part: mine",
         ),
         (
             "topology: {base: dgx-a100, set: {gpu0.ecc: false}}\n",

@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from sim.config import load_machine, parse_yaml
+from sim.config import load_machine, parse_yaml, scenario_of
 from sim.config.machine import machine_from
 from sim.config.parts import Catalogue, load_parts
+from sim.errors import InputError
 from sim.topology import parts as p
 from sim.topology.wires import raw_rate
 
@@ -135,3 +136,38 @@ def test_a_device_with_memory_that_does_not_exist_yet_does_not_either() -> None:
     text = "devices: {{cpu0: {{part: xeon-6980p, memory: {{part: {0}, channels: 12, capacity: 768 GiB}}}}}}"
     assert machine_from(parse_yaml(text.format("mrdimm-12800"), "m")).device("cpu0").is_hypothetical
     assert not machine_from(parse_yaml(text.format("mrdimm-8800"), "m")).device("cpu0").is_hypothetical
+
+
+def fewer_stacks(**changes):
+    return {
+        "topology": {
+            "base": "h100-sxm-1x", "parts": {"mine": {"base": "h100-sxm", "memory.bandwidth": "2 TB/s", **changes}},
+            "set": {"gpu0.part": "mine"},
+        },
+        "workload": {"inference": {"model": "llama-3-8b"}},
+    }  # fmt: skip
+
+
+def test_a_part_may_be_another_with_some_numbers_replaced() -> None:
+    asked = fewer_stacks(memory={"capacity": "40 GiB"})
+    machine = scenario_of(asked).resolve().machine
+    part, whole = machine.part("gpu0"), scenario_of(asked | {"topology": "h100-sxm-1x"}).resolve().machine.part("gpu0")
+    assert part["memory"]["bandwidth"] == 2e12
+    assert part["memory"]["capacity"] == 40 * 2**30
+    assert {key for key in whole if part[key] != whole[key]} == {"title", "memory"}
+    assert any("gpu0.memory.bandwidth" in line and "in place of the number of h100-sxm" in line for line in machine.assumptions)
+    swept = asked | {"sweep": {"topology.parts.mine.memory.bandwidth": ["1 TB/s", "4 TB/s"]}}
+    found = [point.machine.part("gpu0")["memory"]["bandwidth"] for point in scenario_of(swept).expand()]
+    assert found == [1e12, 4e12]
+
+
+@pytest.mark.parametrize(("changes", "path", "what"), [
+    ({"base": "h100-sxmm"}, "parts.mine.base", "unknown part 'h100-sxmm'"),
+    ({"memory.bandwith": "1 TB/s"}, "parts.mine.memory.bandwith", "unknown key 'bandwith'"),
+    ({"kind": "cpu"}, "parts.mine.kind", "is a gpu, not a cpu"),
+    ({"clock": {"value": "1 GHz", "source": "nobody"}}, "parts.mine.clock", "unknown source 'nobody'"),
+])  # fmt: skip
+def test_faults_of_a_derived_part_name_what_was_written(changes, path, what) -> None:
+    with pytest.raises(InputError) as raised:
+        scenario_of(fewer_stacks(**changes)).resolve()
+    assert any(fault.path.endswith(path) and what in fault.what for fault in raised.value.faults)
