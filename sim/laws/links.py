@@ -1,4 +1,4 @@
-"""Links and copies: raw rates from signalling, the ramp of a copy by size, copies in stages.
+"""Links and copies: raw rates from signalling, copies in stages and by page, caches that answer for memory.
 
 T = t0 + S / (efficiency x raw). Efficiencies are class constants of the link part (protocol headers, credits);
 t0 is what starting a copy engine costs. 2.7 % median on the plateau (docs/model.md, Copies).
@@ -55,21 +55,6 @@ def lane(transfers_per_s: float, coding: float) -> float:
     return transfers_per_s * coding / 8
 
 
-def copy_time(size_bytes: float, start_s: float, bandwidth_bytes_per_s: float) -> float:
-    """Seconds of one copy alone."""
-    return start_s + size_bytes / bandwidth_bytes_per_s
-
-
-def ramp(size_bytes: float, start_s: float, bandwidth_bytes_per_s: float) -> float:
-    """Effective bytes/s of one copy alone: what a size sweep plots."""
-    return size_bytes / copy_time(size_bytes, start_s, bandwidth_bytes_per_s)
-
-
 def serial(*bandwidths: float) -> float:
     """Bytes/s through stages that do not overlap (read into a bounce buffer, then copy it): 1 / sum of 1/B."""
     return 1.0 / sum(1.0 / bandwidth for bandwidth in bandwidths)
-
-
-def half_size(start_s: float, bandwidth_bytes_per_s: float) -> float:
-    """Bytes at which a copy reaches half its plateau: t0 x B."""
-    return start_s * bandwidth_bytes_per_s

@@ -52,11 +52,6 @@ def achieved(peak_bytes_per_s: float, efficiency: float, write_share: float, tur
     return peak_bytes_per_s * efficiency / bus_cost(write_share, turnaround, write_cost)
 
 
-def little(window_bytes: float, latency_s: float) -> float:
-    """Bytes/s of a requester that keeps `window_bytes` outstanding at this latency (Little's law)."""
-    return window_bytes / latency_s
-
-
 def window(num_cores: int, lines: float, write_lines: float, line_bytes: float, write_share: float) -> float:
     """Bytes that cores keep in flight; reads and writes hold different numbers of lines, and each byte its own time."""
     per_core = line_bytes / ((1.0 - write_share) / lines + write_share / write_lines)

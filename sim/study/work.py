@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -118,10 +118,3 @@ def _failure(error: Exception) -> tuple[str, str]:
     if isinstance(error, TiersimError):
         return "failed", f"{type(error).__name__}: {error}"
     return "failed", f"{type(error).__name__}: {error} (a defect of tiersim: please report it)"
-
-
-def overlay_point(overlay: Mapping[str, object]) -> Assignment:
-    """An assignment that shows what it sets."""
-    from sim.config.sweep import label_of
-
-    return Assignment({path: label_of(value) for path, value in overlay.items()}, dict(overlay))

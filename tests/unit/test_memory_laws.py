@@ -73,7 +73,6 @@ def test_the_window_mixes_lines_by_the_time_that_each_byte_holds_one() -> None:
     assert memory.window(1, 20, 10, 64, 0.0) == pytest.approx(20 * 64)
     assert memory.window(1, 20, 10, 64, 1.0) == pytest.approx(10 * 64)
     assert memory.window(1, 20, 10, 64, 0.5) == pytest.approx(64 / (0.5 / 20 + 0.5 / 10))
-    assert memory.little(20 * 64, 100e-9) == pytest.approx(12.8e9)
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 1.0), RATES), min_size=2, max_size=4))
@@ -149,14 +148,6 @@ def test_a_lone_requester_solves_its_own_fixed_point(window: float, share: float
 )
 def test_sixteen_lanes_of_each_generation(transfers: float, coding: float, x16: float) -> None:
     assert 16 * links.lane(transfers, coding) == pytest.approx(x16, rel=1e-4)
-
-
-@given(SIZES, SIZES, st.floats(1e-9, 1e-3), RATES)
-def test_a_copy_ramps_to_its_plateau(a: float, b: float, start: float, rate: float) -> None:
-    low, high = sorted((a, b))
-    assert links.ramp(low, start, rate) <= links.ramp(high, start, rate) * (1 + 1e-12) <= rate * (1 + 2e-12)
-    assert links.ramp(start * rate, start, rate) == pytest.approx(rate / 2)
-    assert links.copy_time(low, start, rate) >= start
 
 
 def test_stages_that_do_not_overlap_add_their_times() -> None:

@@ -195,11 +195,6 @@ class Plan:
         first = self.shape.layers - shapes.num_moe_layers(self.shape)
         return max(0, block.stop - max(block.start, first))
 
-    def is_trained(self, layer: int) -> bool:
-        """Whether the layer's weights receive gradients: the last `trainable_layers`, or all."""
-        trained = self.training.trainable_layers
-        return trained is None or layer >= self.shape.layers - trained
-
     def rank_parameters(self, stage: int) -> RankParameters:
         """Parameters of one rank of a stage before ZeRO shards them."""
         return rank_parameters(self.training, stage)
