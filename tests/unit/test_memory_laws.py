@@ -160,10 +160,17 @@ def test_stages_that_do_not_overlap_add_their_times() -> None:
 
 
 def test_a_drive_is_bound_by_latency_then_operations_then_bandwidth() -> None:
-    four_kib = [storage.rate(4096, depth, 70e-6, 7e9, 1e6) for depth in (1, 64, 128)]
-    assert four_kib[0] == pytest.approx(4096 / (70e-6 + 4096 / 7e9))
-    assert four_kib[1] == pytest.approx(64 * 4096 / (70e-6 + 4096 / 7e9))  # 907 kIOPS, still below the drive's million
-    assert four_kib[2] == pytest.approx(4096 * 1e6)
+    seconds = 70e-6 + 4096 / 7e9  # of one block alone
+    alone, some, rated, many = (
+        storage.rate(4096, depth, 70e-6, 7e9, 1e6) / 4096 for depth in (1, 64, storage.RATED_DEPTH, 4096)
+    )
+    assert alone == pytest.approx(1 / seconds, rel=0.01)
+    assert rated == pytest.approx(1e6)  # the data sheet's rate at the data sheet's depth
+    assert many == 1e6
+    waits = storage.RATED_DEPTH / (1e6 * seconds) - 1  # of a service, u / 2 (1 - u) at u of the rating
+    num_dies = 1e6 * seconds / (2 * waits / (1 + 2 * waits))
+    busy = some * seconds / num_dies
+    assert some * seconds * (1 + busy / (2 * (1 - busy))) == pytest.approx(64)
     assert storage.rate(2**20, 32, 70e-6, 7e9, 1e6) == 7e9
     assert storage.rate(2**20, 32, 70e-6, 7e9) == 7e9  # operations not stated
 
@@ -180,7 +187,7 @@ def test_depth_never_hurts_and_no_bound_is_passed(
 def test_a_stripe_is_its_drives() -> None:
     assert storage.rate(2**20, 256, 70e-6, 7e9, num_drives=4) == 28e9
     assert storage.rate(4096, 4096, 70e-6, 7e9, 1e6, 4) == 4 * 1e6 * 4096
-    assert storage.rate(4096, 1, 70e-6, 7e9, 1e6, 4) == storage.rate(4096, 1, 70e-6, 7e9, 1e6)  # one block is on one drive
+    assert storage.rate(4096, 4, 70e-6, 7e9, 1e6, 4) == pytest.approx(4 * storage.rate(4096, 1, 70e-6, 7e9, 1e6))
 
 
 def test_a_block_takes_its_latency_and_its_transfer() -> None:
