@@ -123,50 +123,16 @@ class Result:
             "bound_by": summary.bound_by if fits else None,
             "uncertainty": self.band.around(summary.step_time_s) if fits else None,
             "breakdown_s": summary.breakdown_s if fits else None,
-            "tiers": {
-                name: {
-                    "capacity_bytes": tier.capacity_bytes,
-                    "peak_bytes": tier.peak_bytes,
-                    "peak_phase": tier.peak_phase,
-                    "verdict": verdict(tier.peak_bytes, tier.capacity_bytes),
-                    "by_class": dict(tier.by_class),
-                }
-                for name, tier in summary.tiers.items()
-            },
-            "channels": {
-                name: {"bandwidth_bytes_per_s": use.bandwidth_bytes_per_s, "bytes": use.bytes, "utilisation": use.utilisation}
-                for name, use in summary.channels.items()
-            },
-            "cores": {
-                name: {"cores": use.bandwidth_bytes_per_s, "busy_core_s": use.bytes, "utilisation": use.utilisation}
-                for name, use in summary.cores.items()
-            },
-        }
+        } | _used(summary)
         if isinstance(self.scenario.jobs[0].workload, Training):
             body["layer"] = layer_figures(self.scenario.jobs[0].workload)
         if self.inference is not None:
             del body["mfu"], body["step_time_s"]
-            times = self.inference
-            body |= {
-                "time_to_first_token_s": times.time_to_first_token_s if fits else None,
-                "time_per_output_token_s": times.time_per_output_token_s if fits else None,
-                "tokens_per_s": times.tokens_per_s if fits else None,
-                "uncertainty": self.band.around(times.total_s) if fits else None,
-            }
-            cached = file_cache_bytes(self.scenario.jobs[0], self.scenario.machine)
-            storage = [name for name, tier in self.scenario.machine.tiers.items() if tier.kind in ("nvme", "pmem")]
-            needed = sum(use.peak_bytes * use.multiplicity for name, use in summary.tiers.items() if name not in storage)
-            body["memory"] = {"needed_bytes": needed, "page_cache_bytes": cached, "total_bytes": needed + cached}
+            body |= self._answer(self.inference)
         if self.tiering:
             body["tiering"] = [to_builtins(row) for row in self.tiering]
         if self.pools:
-            machine = self.scenario.machine
-            local = [name for name, tier in machine.tiers.items() if tier.kind in ("dram", "lpddr")]
-            memory = host_memory(summary.tiers, local, self.pools)
-            body["host_memory"] = to_builtins(memory) | {"saved": memory.saved}
-            body["pools"] = {
-                name: to_builtins(pool) | {"own_peaks_bytes": pool.own_peaks_bytes} for name, pool in self.pools.items()
-            }
+            body |= self._pooled()
         if self.jobs:
             body["contention"] = self.contention if fits else None
             body["jobs"] = {
@@ -186,3 +152,51 @@ class Result:
         if self.scenario.claim and not is_of_sweep(self.scenario.claim):
             body["claim"] = verdict_of(self.scenario.claim, body)
         return body
+
+    def _answer(self, times: InferenceTimes) -> dict[str, Any]:
+        """What an answer has in place of a step's times, and the memory that it needs beside the page cache."""
+        fits, job, machine = self.fits, self.scenario.jobs[0], self.scenario.machine
+        cached = file_cache_bytes(job, machine)
+        storage = [name for name, tier in machine.tiers.items() if tier.kind in ("nvme", "pmem")]
+        tiers = self.summary.tiers.items()
+        needed = sum(use.peak_bytes * use.multiplicity for name, use in tiers if name not in storage)
+        return {
+            "time_to_first_token_s": times.time_to_first_token_s if fits else None,
+            "time_per_output_token_s": times.time_per_output_token_s if fits else None,
+            "tokens_per_s": times.tokens_per_s if fits else None,
+            "uncertainty": self.band.around(times.total_s) if fits else None,
+            "memory": {"needed_bytes": needed, "page_cache_bytes": cached, "total_bytes": needed + cached},
+        }
+
+    def _pooled(self) -> dict[str, Any]:
+        """What the hosts' memory and the pools that they share hold."""
+        local = [name for name, tier in self.scenario.machine.tiers.items() if tier.kind in ("dram", "lpddr")]
+        memory = host_memory(self.summary.tiers, local, self.pools)
+        return {
+            "host_memory": to_builtins(memory) | {"saved": memory.saved},
+            "pools": {name: to_builtins(pool) | {"own_peaks_bytes": pool.own_peaks_bytes} for name, pool in self.pools.items()},
+        }
+
+
+def _used(summary: Summary) -> dict[str, Any]:
+    """What of each tier, channel and socket's cores was used."""
+    return {
+        "tiers": {
+            name: {
+                "capacity_bytes": tier.capacity_bytes,
+                "peak_bytes": tier.peak_bytes,
+                "peak_phase": tier.peak_phase,
+                "verdict": verdict(tier.peak_bytes, tier.capacity_bytes),
+                "by_class": dict(tier.by_class),
+            }
+            for name, tier in summary.tiers.items()
+        },
+        "channels": {
+            name: {"bandwidth_bytes_per_s": use.bandwidth_bytes_per_s, "bytes": use.bytes, "utilisation": use.utilisation}
+            for name, use in summary.channels.items()
+        },
+        "cores": {
+            name: {"cores": use.bandwidth_bytes_per_s, "busy_core_s": use.bytes, "utilisation": use.utilisation}
+            for name, use in summary.cores.items()
+        },
+    }
