@@ -2,6 +2,7 @@
 
 They know rows of numbers, slices of them, whole and floating numbers, branches and loops. A function is translated when a
 call of it is met, for the types of that call. Expressions keep their order and brackets, so results agree to the last bit.
+Slightly above the house's 300 lines: statements and expressions of one translator call each other, and would not read apart.
 """
 
 from __future__ import annotations
