@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sim.errors import Fault, InputError
-from sim.study.pool import Chunk, Lost, Work
+from sim.study.pool import Chunk, Lost, Work, collect_rarely
 from sim.study.store import Outcome
 
 _LOCAL = re.compile(r"local:(?P<workers>[1-9][0-9]*)")
 _REMEDY = "write local:4, or the scheduler's address such as tcp://host:8786"
 _CONNECT_S = 20
 _CHUNKS_PER_WORKER = 3
+
+
+#: workers of our own need no profile of themselves, which looks at their stack every 10 ms
+_LOCAL_SETTINGS = {"distributed.worker.profile.enabled": False}
 
 
 class Dask:
@@ -55,12 +59,15 @@ class Dask:
 
     def _client(self, distributed: Any, stack: contextlib.ExitStack) -> Any:
         if self.num_workers:
+            stack.enter_context(_settings(_LOCAL_SETTINGS))
             cluster = stack.enter_context(
                 distributed.LocalCluster(
                     n_workers=self.num_workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
                 )
             )
-            return stack.enter_context(distributed.Client(cluster))
+            client = stack.enter_context(distributed.Client(cluster))
+            client.run(collect_rarely)
+            return client
         try:
             return stack.enter_context(distributed.Client(self.where, timeout=_CONNECT_S))
         except (OSError, ValueError) as error:
@@ -73,6 +80,12 @@ def _distributed() -> Any:
     except ImportError as error:
         raise InputError(Fault(what="a cluster needs Dask", remedy="pip install 'tiersim[cluster]'")) from error
     return distributed
+
+
+def _settings(values: Mapping[str, object]) -> Any:
+    import dask
+
+    return dask.config.set(values)
 
 
 def run_chunk(work: Work, chunk: Chunk) -> list[Outcome]:

@@ -160,8 +160,7 @@ def without_interrupts() -> Iterator[None]:
 def _start_worker() -> None:
     """Ctrl-C is the coordinator's to handle; a worker whose coordinator is gone must go too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # points leave few cycles: look for them rarely, and never in what was imported
-    gc.set_threshold(20_000, 20, 20)
+    collect_rarely()
     parent = parent_process()
     if parent is not None:
 
@@ -170,6 +169,12 @@ def _start_worker() -> None:
             os._exit(1)
 
         threading.Thread(target=leave, daemon=True, name="coordinator-watch").start()
+
+
+def collect_rarely() -> None:
+    """Points leave few cycles: look for them rarely, and never in what was imported. For processes that only run points."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def usable_cpus() -> int:
