@@ -155,8 +155,8 @@ def _fault(cls: type, error: dict[str, Any], document: Document, path: NodePath)
         return document.fault(here, what, f"did you mean {near[0]!r}?" if near else "")
     if kind in _TYPES:
         hint = f"write {_YES_NO[str(value).lower()]}" if kind == "bool_type" and str(value).lower() in _YES_NO else ""
-        if kind == "dataclass_type" and (isinstance(value, (str, int)) and value is not False):
-            names = _field_names(cls, loc)  # the first of a block is what people write in place of it
+        is_in_place = kind == "dataclass_type" and isinstance(value, (str, int)) and value is not False
+        if is_in_place and (names := _field_names(cls, loc)):  # the first of a block is what people write in place of it
             hint = f"write {{{names[0]}: {str(value).lower() if value is True else value}}}; known keys: {', '.join(names)}"
         return document.fault(here, f"expected {_TYPES[kind]}, got {describe(value)}", hint)
     if kind == "value_error":
