@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from sim.placement.capacity import capacity_plan
+from sim.placement.capacity import plan_footprint
 from sim.placement.plan import Entry
 from sim.records import TensorClass
 from sim.scenario import Job
@@ -38,9 +38,13 @@ def over_nodes(job: Job, machine: Machine) -> Job:
 def _shares(job: Job, machine: Machine, inference: Inference, nodes: tuple[str, ...]) -> dict[str, float]:
     if inference.all_sockets:
         return dict.fromkeys(nodes, 1.0 / len(nodes))
-    plan = {name: need for name, need in capacity_plan(inference, job.placement, machine).items() if name in nodes}
-    held = {name: need.by_class.get(TensorClass.WEIGHTS.value, 0.0) for name, need in plan.items()}
-    whole, others = sum(held.values()), sum(need.peak_bytes for need in plan.values()) - sum(held.values())
+    seat = machine.seats()[0]
+    found = plan_footprint(inference, job.placement, machine)
+    roles = {
+        role for role in found.tiers() if (machine.memory_tier(seat) if role == "gpu" else machine.resolve(role, seat)) in nodes
+    }
+    whole = found.peak_of(lambda term: term.tier in roles and term.tensor_class == TensorClass.WEIGHTS).size_bytes
+    others = found.peak_of(lambda term: term.tier in roles and term.tensor_class != TensorClass.WEIGHTS).size_bytes
     rooms = {name: machine.tiers[name].capacity_bytes - (others if name == nodes[0] else 0.0) for name in nodes}
     if whole <= rooms[nodes[0]] or whole > sum(rooms.values()):  # one node holds all, or all of them do not
         return {}
