@@ -93,6 +93,30 @@ def pytorch_et(
     typer.echo(f"{output}: {count} of {world} ranks, {total:,} nodes")
 
 
+@app.command()
+def points(
+    scenario: Annotated[str, typer.Argument(help="scenario file or built-in name whose sweep was run", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="file to write: .csv or .parquet")] = Path("points.parquet"),
+    folder: Annotated[Path | None, typer.Option(help="folder of its results", show_default="results/NAME")] = None,
+) -> None:
+    """Write the table of a sweep's points that `tiersim run` left in its folder, as CSV or Parquet (extra `table`).
+
+    Example: tiersim export points ram-cliff -o points.parquet
+    """
+    from sim.errors import Fault, InputError
+    from sim.study.export import write_csv, write_parquet
+    from sim.study.study import Study
+
+    writers = {".csv": write_csv, ".parquet": write_parquet}
+    if output.suffix not in writers:
+        raise InputError(Fault(what=f"cannot write {str(output)!r}", remedy="name a file that ends in .csv or .parquet"))
+    study = Study(scenario, folder)
+    num_points = sum(1 for _ in study.outcomes())
+    output.parent.mkdir(parents=True, exist_ok=True)
+    writers[output.suffix](study.outcomes, output)
+    typer.echo(f"{output}: {num_points:,} points")
+
+
 def _times(result: Result) -> tuple[dict[str, float], dict[str, float]]:
     """(start, duration) of each operation in s; its own latency comes before the start of its work: it is part of both."""
     latency_s = {operation.id: operation.latency_s for operation in result.program.operations}

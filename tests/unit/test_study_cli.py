@@ -95,6 +95,20 @@ def test_csv_and_parquet_are_the_same_table(scenario, tmp_path):
     assert [row["parameters.workload.training.batch_size"] for row in table] == [1, 1, 1, 2, 2, 2]
 
 
+def test_points_are_exported_from_the_command_line(scenario, tmp_path, capsys):
+    asked = ["export", "points", str(scenario), "--folder", str(tmp_path / "s"), "-o"]
+    csv_file, other = tmp_path / "points.csv", tmp_path / "points.xlsx"
+    assert tiersim([*asked, str(csv_file)]) == 2  # the sweep was not run
+    assert "run the scenario's sweep first" in capsys.readouterr().err
+    study = Study(scenario, tmp_path / "s")
+    study.run()
+    assert tiersim([*asked, str(other)]) == 2
+    assert not other.exists()
+    assert tiersim([*asked, str(csv_file)]) == 0
+    assert "6 points" in capsys.readouterr().out
+    assert len(csv_file.read_text().splitlines()) == 7
+
+
 @pytest.mark.parametrize(
     ("counts", "code"),
     [
