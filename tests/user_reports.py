@@ -17,8 +17,9 @@ from sim.config import read_yaml, scenario_of
 from sim.errors import InputError
 from sim.experiment import run
 from sim.study.fit import Fit, assess
+from sim.study.row_files import read_rows
 from sim.study.validation_predict import predict
-from sim.study.validation_rows import factor, merge, read_rows, set_path
+from sim.study.validation_rows import factor, merge, set_path
 from sim.units import format_bytes, format_seconds
 
 ROOT = Path(__file__).parents[1]

@@ -41,9 +41,9 @@ def command(
     if article:
         _judge_article(paths, article)
         return
+    from sim.study.row_files import read_rows
     from sim.study.validation import run_rows
     from sim.study.validation_output import chosen_family, to_json
-    from sim.study.validation_rows import read_rows
 
     rows = read_rows(paths or [data_folder() / "scenarios" / "validation"])
     if family:

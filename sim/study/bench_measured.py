@@ -10,7 +10,8 @@ from sim.config import data_folder
 from sim.errors import InputError
 from sim.study.bench import BENCHMARKS, plain
 from sim.study.bench_copies import tier_of
-from sim.study.validation_rows import Row, read_rows
+from sim.study.row_files import read_rows
+from sim.study.validation_rows import Row
 from sim.topology.machine import Machine
 
 #: families whose rows are microbenchmarks

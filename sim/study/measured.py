@@ -43,21 +43,19 @@ def beside(result: Result) -> tuple[Beside, ...]:
 
 
 def beside_points(entries: Sequence[Measured], points: Iterable[Mapping[str, Any]]) -> tuple[Beside, ...]:
-    """The entries of a sweep, each beside the first point at its `at`; metrics that points don't keep are left out.
-
-    A key of `at` is a swept path or its end (`batch_size`).
-    """
+    """The entries of a sweep, each beside the first point at its `at`; metrics that points don't keep are left out."""
     wanted = [entry for entry in entries if entry.value and entry.at]
     found: dict[int, Beside] = {}
     for point in points if wanted else ():
         for index, entry in enumerate(wanted):
             predicted = point.get(entry.metric, point.get(f"{entry.metric}_s"))
-            if index not in found and predicted is not None and _is_at(point["parameters"], entry.at):
+            if index not in found and predicted is not None and is_at(point["parameters"], entry.at):
                 found[index] = Beside(entry=entry, predicted=float(predicted))
     return tuple(found[index] for index in sorted(found))
 
 
-def _is_at(parameters: Mapping[str, object], at: Mapping[str, object]) -> bool:
+def is_at(parameters: Mapping[str, object], at: Mapping[str, object]) -> bool:
+    """Whether a point of a sweep is the one that `at` names, by swept paths or their ends (`batch_size`)."""
     return all(
         any((path == key or path.endswith(f".{key}")) and value == asked for path, value in parameters.items())
         for key, asked in at.items()

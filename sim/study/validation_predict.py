@@ -36,8 +36,8 @@ def predict(kind: str, inputs: Mapping[str, Any], metrics: Iterable[str], *, fil
     if times:
         is_whole = bool(_PHASES & set(times))  # seconds of a phase are counted on the replay
         asked = replace(scenario, options=replace(scenario.options, is_whole=is_whole))
-        result = run(asked, with_penalty=False)
-        found |= {metric: _of_result(result, metric) for metric in times}
+        result = run(asked, with_penalty="offload_penalty" in times)
+        found |= {metric: metric_of_result(result, metric) for metric in times}
     if len(times) < len(wanted):
         found |= _memory(scenario, [metric for metric in wanted if metric in _MEMORY])
     return found

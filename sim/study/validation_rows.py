@@ -10,12 +10,11 @@ import copy
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from sim.config import Document, read_yaml
+from sim.config import Document
 from sim.config.yaml_source import NodePath
 from sim.errors import Fault, InputError
 from sim.study.validation_notes import Notes, read_notes
@@ -103,21 +102,6 @@ class _Faults:
         self.found.append(self.document.fault(path, what, remedy))
 
 
-def read_rows(paths: Iterable[str | Path]) -> list[Row]:
-    """Rows of files and folders (searched for `*.yaml` recursively), in file order; every fault of all files at once."""
-    rows: list[Row] = []
-    faults: list[Fault] = []
-    for file in _files(paths):
-        try:
-            rows.extend(rows_of(read_yaml(file)))
-        except InputError as error:
-            faults.extend(error.faults)
-    faults.extend(_repeated(rows))
-    if faults:
-        raise InputError(faults)
-    return rows
-
-
 def rows_of(document: Document) -> list[Row]:
     """All rows of one file; raises InputError with every fault found."""
     faults = _Faults(document)
@@ -161,6 +145,11 @@ def set_path(target: dict[str, Any], path: str, value: Any) -> None:
             target[name] = inner
         target = inner
     target[last] = merge(target.get(last), value) if isinstance(value, Mapping) else value
+
+
+def family_of(metric: str, family: str) -> str:
+    """The family that a metric counts in: its own (memory, verdicts), else that of its table or job."""
+    return _OWN_FAMILY.get(metric, family)
 
 
 def factor(unit: str) -> float:
@@ -232,7 +221,7 @@ class _Shared:
             value, verdict = self._value(metric, unit, cell, place)
             yield Row(
                 id=f"{prefix}.{metric}" if has_many else prefix,
-                family=_OWN_FAMILY.get(metric, str(self.table.get("family", ""))),
+                family=family_of(metric, str(self.table.get("family", ""))),
                 publication=self.publication,
                 document=str(self.table.get("document") or self.data.get("document", "")),
                 metric=metric,
@@ -276,17 +265,6 @@ class _Shared:
         return cells.get("id", number) in fast if isinstance(fast, list) else bool(fast)
 
 
-def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
-    for path in map(Path, paths):
-        if path.is_dir():
-            found = sorted(path.rglob("*.yaml"))
-            if not found:
-                raise InputError(Fault(what="no .yaml file in this folder", file=str(path)))
-            yield from found
-        else:
-            yield path
-
-
 def _list(data: Mapping[str, Any], path: NodePath, faults: _Faults) -> Sequence[Any]:
     value = data.get(str(path[-1]))
     if isinstance(value, list) and value:
@@ -299,15 +277,3 @@ def _unknown_keys(data: Mapping[str, Any], known: set[str], path: NodePath, faul
     for key in data:
         if key not in known:
             faults.add((*path, key), f"unknown key {key!r}", f"one of {', '.join(sorted(known))}")
-
-
-def _repeated(rows: Sequence[Row]) -> Iterator[Fault]:
-    seen: dict[str, Row] = {}
-    for row in rows:
-        if first := seen.get(row.id):
-            yield Fault(
-                what=f"two rows have the id {row.id!r} (the other is in {first.file})",
-                remedy="give the rows of the table an 'id' column, or the table another id",
-                file=row.file,
-            )
-        seen[row.id] = row

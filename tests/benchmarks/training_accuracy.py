@@ -18,7 +18,8 @@ from sim.engine import replay
 from sim.errors import TiersimError
 from sim.experiment import prepare
 from sim.metrics.phases import phase_seconds
-from sim.study.validation_rows import Row, read_rows
+from sim.study.row_files import read_rows
+from sim.study.validation_rows import Row
 from sim.workload.training import Training
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "validation"

@@ -9,7 +9,7 @@ from sim.config.parts import load_parts, part_names
 from sim.config.priors import PRIORS, prior_of
 from sim.held_out import Fitted, hold_out, is_held_out
 from sim.laws import collectives, cpu, links, memory
-from sim.study.validation_rows import read_rows
+from sim.study.row_files import read_rows
 from sim.workload.frameworks import PROFILES, Profile, profile
 
 ROOT = Path(__file__).parents[2]

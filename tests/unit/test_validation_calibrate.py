@@ -13,7 +13,7 @@ from sim.probe.calibrate import HostMeasurement, measure_host, start_and_rate
 from sim.probe.calibrate_cores import KERNELS, Round, Task, _best, _share, _Span, adam, best_rounds, core_places, triad
 from sim.probe.calibrate_gpu import GpuMeasurement, measure_gpu
 from sim.study.calibration import write_calibration
-from sim.study.validation_rows import read_rows
+from sim.study.row_files import read_rows
 
 HOST = HostMeasurement(
     name="box", cores=16, memory_bytes=64 * 2**30, last_level_cache_bytes=32 * 2**20,

@@ -6,7 +6,8 @@ import pytest
 
 from sim.config import parse_yaml
 from sim.errors import InputError
-from sim.study.validation_rows import read_rows, rows_of
+from sim.study.row_files import read_rows
+from sim.study.validation_rows import rows_of
 
 TABLE = """
 publication: some-paper

@@ -22,7 +22,8 @@ import pytest
 
 from sim import experiment
 from sim.config import scenario_of
-from sim.study.validation_rows import Row, read_rows
+from sim.study.row_files import read_rows
+from sim.study.validation_rows import Row
 from tests.kineto_recording import recording_of
 
 TABLES = Path(__file__).parents[2] / "scenarios" / "validation"

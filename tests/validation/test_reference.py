@@ -3,9 +3,10 @@
 import csv
 from pathlib import Path
 
+from sim.study.row_files import read_rows
 from sim.study.validation import run_rows
 from sim.study.validation_output import grown, read_reference, with_table
-from sim.study.validation_rows import FAMILIES, read_rows
+from sim.study.validation_rows import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference" / "validation.csv"

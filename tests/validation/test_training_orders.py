@@ -11,8 +11,8 @@ import pytest
 from sim.config import load_scenario, scenario_of
 from sim.experiment import run
 from sim.metrics.phases import phase_seconds
+from sim.study.row_files import read_rows
 from sim.study.validation import run_rows
-from sim.study.validation_rows import read_rows
 
 TABLES = Path(__file__).parents[2] / "scenarios" / "validation"
 
