@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
-Row = dict[str, Any]
+from sim.workload.models.row import Row
 
 #: other names of built-in shapes: spellings, and models tuned from another one's weights
 ALIASES: Mapping[str, str] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.workload.models import Row
+from sim.workload.models.row import Row
 
 _GPT: Row = {
     "mlp": "gelu", "norm": "layernorm", "position": "learned", "tied_embeddings": True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.workload.models import Row
+from sim.workload.models.row import Row
 
 _LLAMA1 = "Touvron et al. 2023 (arXiv 2302.13971), table 2; config.json of the hub"
 _LLAMA2 = "Touvron et al. 2023 (arXiv 2307.09288); huggingface.co/meta-llama/Llama-2-*-hf/config.json"

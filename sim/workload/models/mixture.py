@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.workload.models import Row
+from sim.workload.models.row import Row
 
 _V2 = "DeepSeek-AI 2024 (arXiv 2405.04434), section 3.1; config.json on the Hugging Face hub"
 _V3 = "DeepSeek-AI 2024 (arXiv 2412.19437), section 4.2; config.json on the Hugging Face hub (without the MTP layer)"

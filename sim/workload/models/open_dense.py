@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.workload.models import Row
+from sim.workload.models.row import Row
 
 _MPT = "github.com/mosaicml/llm-foundry scripts/train/yamls/pretrain/mpt-*.yaml"
 _HUB = "config.json on the Hugging Face hub"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.workload.models import Row
+from sim.workload.models.row import Row
 
 _HUB = "config.json on the Hugging Face hub"
 _SMOL = f"Ben Allal et al. 2025 (arXiv 2502.02737), section 5; {_HUB}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.workload.models import Row
+from sim.workload.models.row import Row
 
 _QWEN = "Bai et al. 2023 (arXiv 2309.16609); huggingface.co/Qwen/Qwen-*/config.json"
 _QWEN15 = "huggingface.co/Qwen/Qwen1.5-*/config.json"
