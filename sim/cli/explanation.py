@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from sim.cli.terminal import plain_table
-from sim.metrics.critical_path import ARRIVAL, OVERHEAD, critical_path, launching_share
+from sim.metrics.critical_path import critical_path, launching_share
+from sim.metrics.owner_names import ARRIVAL, OVERHEAD
 from sim.metrics.relief import factor_to_share, needed_bandwidth, relief_of, saving_s
 from sim.units import format_bandwidth, format_seconds
 

@@ -17,15 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sim.metrics.breakdown import Stretch
+from sim.metrics.owner_names import NONE
 from sim.metrics.seen import Seen
 from sim.records import OperationRecord, Program, Replay
 
 #: share of the critical path above which a resource is said to bind
 BINDING_SHARE = 0.3
-NONE = "none"
-OVERHEAD = "overhead"
-#: seconds before a job of a scenario with several starts
-ARRIVAL = "arrival"
 
 
 def critical_path(program: Program, replay: Replay) -> list[OperationRecord]:

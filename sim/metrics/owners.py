@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sim.metrics.breakdown import Stretch
-from sim.metrics.critical_path import ARRIVAL, OVERHEAD
+from sim.metrics.owner_names import ARRIVAL, OVERHEAD
 from sim.metrics.seen import Seen
 from sim.records import Channel, Kind, Operation, Stream
 

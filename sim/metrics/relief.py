@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sim.metrics.critical_path import ARRIVAL, OVERHEAD
+from sim.metrics.owner_names import ARRIVAL, OVERHEAD
 from sim.records import Program
 
 
