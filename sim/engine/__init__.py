@@ -67,7 +67,7 @@ def load_compiled() -> bool:
 
 def compile_beside() -> None:
     """Compile the kernel in another process unless its machine code is on disk; without a C compiler numba's 30 s of CPU."""
-    from sim.engine.backend import compile_beside
+    from sim.engine.compiling import compile_beside
 
     compile_beside()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from threading import Thread
 from typing import Any
 
 from sim.engine.arrays import Arrays
@@ -38,30 +37,11 @@ def load() -> bool:
     return bool(_loaded)
 
 
-def compile_beside() -> None:
-    """Compile the kernel beside this thread: by the C compiler, else by numba in a process that ends with this one."""
-    from sim.engine.fast.c_code import compiled, compiler
-
-    if compiler() is not None:
-        Thread(target=compiled, daemon=True, name="compiler").start()
-    elif find_spec("numba") is not None and not load():
-        from multiprocessing import get_context
-
-        get_context("spawn").Process(target=_compile, daemon=True).start()
-
-
 def needs_long_compilation() -> bool:
     """Whether compiling takes numba's half a minute: without a C compiler, and not done before."""
     from sim.engine.fast.c_code import compiler, kept
 
     return compiler() is None and kept() is None and find_spec("numba") is not None and not _is_kept_by_numba()
-
-
-def _compile() -> None:
-    from sim.engine import replay
-    from sim.records import Program
-
-    replay(Program(name="none", channels=(), tiers=(), streams=(), operations=()), backend="numba")
 
 
 def chosen(backend: str, arrays: Arrays, *, is_open: bool) -> str:
