@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,48 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from sim.config.job_faults import job_faults
-from sim.config.jobs_block import WORKLOAD_MEANING, jobs_from
+from sim.config.jobs_block import jobs_from
 from sim.config.locate import locate
 from sim.config.measured_block import claim_from, measured_from
 from sim.config.overlay import overlaid
+from sim.config.scenario_keys import KEYS, check_study_keys, name_of, question_of, refuse_other_kinds, stated_assumptions
 from sim.config.short_form import on_all_gpus, written_out
 from sim.config.sweep import Assignment, Sweep, parse_sweep
 from sim.config.topology_block import machine_from_block
 from sim.config.validation import FaultList, refuse_unknown, validate
-from sim.config.yaml_source import Document, NodePath, describe, read_yaml
+from sim.config.yaml_source import Document, NodePath, read_yaml
 from sim.errors import Fault, InputError
 from sim.records import Measured
 from sim.scenario import Job, Options, Scenario
 from sim.topology.machine import Machine
 from sim.workload.inference import Inference
-
-#: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
-KEYS: Mapping[str, str] = {
-    "name": "name of the results folder; default the file's name",
-    "question": "what the file answers; default the comment at its head",
-    "topology": "built-in name, path, or {base, add, set}: the machine",
-    "workload": WORKLOAD_MEANING,
-    "jobs": "several workloads on several hosts, in place of workload and placement",
-    "training": "short form of workload.training",
-    "model": "short form of workload.training.model",
-    "dataset": "short form of workload.training.dataset",
-    "placement": "tensor class -> tier or shares of tiers",
-    "sweep": "dotted path -> list or range of values",
-    "compare": "{baseline: {dotted path: value}}",
-    "search": "objective, constraints: find the best point instead of running all",
-    "measured": "what reality said: a list of {metric, value, source, tolerance, at}",
-    "claim": "what a document states: {id, stated, metric, value | range, assumptions}",
-    "prices": "path of a price overlay",
-    "options": "how to replay: {level, backend, monitor_interval_s, is_folded, verify}",
-    "assumptions": "list of what had to be assumed; printed with the result",
-}
-#: keys of other kinds of file: what such a file is, and who reads it
-_OTHERS = {
-    "devices": ("a topology", "name it as a scenario's topology, or look at it with `tiersim show`"),
-    "tables": ("a table of measurements", "compare with it by `tiersim validate FILE`"),
-    "parts": ("a part catalogue", "give its parts in a topology's `parts:`"),
-}
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,46 +161,24 @@ def scenario_of(data: Mapping[str, Any], name: str = "scenario", *, file: str = 
 
 def scenario_from(document: Document) -> ScenarioFile:
     """A scenario from a document that was read; as :func:`load_scenario`."""
-    for key, (what, remedy) in _OTHERS.items():
-        if key in document.data and not set(document.data) & {"workload", "jobs", "training", "topology"}:
-            raise InputError(document.fault((key,), f"this is {what}, a scenario is expected", remedy))
+    refuse_other_kinds(document)
     faults = FaultList(refuse_unknown(document.data, KEYS, document, ()))
     document, assumptions = written_out(document, faults)
     data = document.data
-    name = data.get("name", Path(document.file).stem)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        what = f"expected a name of letters, digits, '-', '_' and '.', got {describe(name)}"
-        faults.append(document.fault(("name",), what, "it names the results folder"))
+    name = name_of(document, faults)
     measured: tuple[Measured, ...] = ()
     claim: Mapping[str, object] = {}
     with faults.collect():
         measured = measured_from(data.get("measured"), document, ("measured",))
     with faults.collect():
         claim = claim_from(data.get("claim"), document, ("claim",))
-    asked = data.get("question", document.comment)
-    if not isinstance(asked, str):
-        faults.append(document.fault(("question",), f"expected a sentence, got {describe(asked)}"))
-    stated = data.get("assumptions", [])
-    if not isinstance(stated, list) or not all(isinstance(item, str) for item in stated):
-        faults.append(document.fault(("assumptions",), f"expected a list of sentences, got {describe(stated)}"))
-        stated = []
-    for key, kind in {"sweep": Mapping, "compare": Mapping, "search": Mapping, "prices": str}.items():
-        if key in data and not isinstance(data[key], kind):
-            expected = "a path" if kind is str else "a mapping"
-            faults.append(document.fault((key,), f"expected {expected}, got {describe(data[key])}", KEYS[key]))
-    compared = data.get("compare")
-    if isinstance(compared, Mapping):
-        faults += refuse_unknown(compared, ("baseline",), document, ("compare",))
-        if not isinstance(compared.get("baseline"), Mapping):
-            what = f"expected {{dotted path: value}}, got {describe(compared.get('baseline'))}"
-            faults.append(document.fault(("compare", "baseline"), what, "for example {placement.optimizer_states: gpu}"))
-    money = data.get("prices")
-    if isinstance(money, str) and not any((folder / money).is_file() for folder in (Path(document.file).parent, Path())):
-        faults.append(document.fault(("prices",), f"no such file {money!r}", "paths are relative to this file"))
+    question = question_of(document, faults)
+    stated = stated_assumptions(document, faults)
+    check_study_keys(document, faults)
     file = ScenarioFile(
         document=document,
-        name=str(name),
-        question=str(asked).strip(),
+        name=name,
+        question=question,
         sweep=data.get("sweep", {}),
         compare=data.get("compare", {}),
         search=data.get("search", {}),
@@ -237,6 +187,13 @@ def scenario_from(document: Document) -> ScenarioFile:
         claim=claim,
         assumptions=(*stated, *assumptions),
     )
+    _try_first_point(file, faults)
+    faults.stop()
+    return file
+
+
+def _try_first_point(file: ScenarioFile, faults: FaultList) -> None:
+    """Adds what shows when the first point of the sweep, or the only scenario, is resolved."""
     with faults.collect():
         faults.extend(_unswept(file))
     with faults.collect():
@@ -244,8 +201,6 @@ def scenario_from(document: Document) -> ScenarioFile:
             file.resolve(file.first_overlay)
         elif isinstance(file.sweep, Mapping):
             file.resolve()
-    faults.stop()
-    return file
 
 
 def _unswept(file: ScenarioFile) -> list[Fault]:

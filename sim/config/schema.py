@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.config.scenario_file import KEYS
+from sim.config.scenario_keys import KEYS
 from sim.config.short_form import ALL
 from sim.config.validation import adapter
 from sim.records import TensorClass
