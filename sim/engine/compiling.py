@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from threading import Thread
 
 from sim.engine.backend import load
-from sim.engine.run import run
 from sim.records import Program
 
 
@@ -24,5 +23,7 @@ def compile_beside() -> None:
 
 def _compile_by_numba() -> None:
     """Replay nothing, by the kernel that numba compiles for it."""
+    from sim.engine.run import run
+
     nothing = Program(name="none", channels=(), tiers=(), streams=(), operations=())
     run(nothing, is_full=False, backend="numba", is_enforced=True, monitor_interval_s=0.0, processes=(), policy=None)
