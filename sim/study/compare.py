@@ -19,6 +19,8 @@ from sim.study.budget import Budget, budget_of
 #: error of the ratio of two predictions of one model family on one kind of machine: what both get wrong alike cancels
 #: (assumed until the sweeps of the validation set it; their ratios inside one publication)
 SAME_FAMILY_RATIO_ERROR = 0.05
+#: steps whose numbers of tokens differ by less are equal (they come from rounded times and rates)
+_EQUAL_TOKENS = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,12 @@ class Candidate:
                 return float(self.point[key])
         return math.nan
 
+    @property
+    def step_tokens(self) -> float:
+        """Tokens of a training step; NaN of an answer, or when unknown (a misfit)."""
+        seconds, rate = self.point.get("step_time_s"), self.point.get("tokens_per_s")
+        return float(seconds * rate) if seconds is not None and rate is not None else math.nan
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -63,7 +71,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One candidate against the baseline. `ratio` = its step time / the baseline's; `ratio_error` is that of the model."""
+    """One candidate against the baseline. `ratio` = its step time / the baseline's; `ratio_error` is that of the model.
+
+    Where their steps train unequal numbers of tokens (`is_per_token`) `ratio` is that of the times per token. Stages and
+    resources are those of whole steps always.
+    """
 
     baseline: Candidate
     candidate: Candidate
@@ -71,6 +83,7 @@ class Difference:
     ratio_error: float
     stages: tuple[Part, ...]
     resources: tuple[Part, ...]
+    is_per_token: bool = False
 
     @property
     def is_within_model_error(self) -> bool:
@@ -79,16 +92,17 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """``31 % faster``, ``2.1 x slower``, ``within model error``, ``does not fit``."""
+        """``31 % less time``, ``2.1 x slower per token``, ``within model error``, ``does not fit``."""
         if not self.candidate.fits:
             return "does not fit"
         if math.isnan(self.ratio):
             return "unknown"
+        of_what = " per token" if self.is_per_token else ""
         if self.is_within_model_error:
-            return "within model error"
+            return f"within model error{of_what}"
         if self.ratio >= 2 or self.ratio <= 0.5:
-            return f"{max(self.ratio, 1 / self.ratio):.3g} x {'slower' if self.ratio > 1 else 'faster'}"
-        return f"{100 * abs(self.ratio - 1):.0f} % {'more' if self.ratio > 1 else 'less'} time"
+            return f"{max(self.ratio, 1 / self.ratio):.3g} x {'slower' if self.ratio > 1 else 'faster'}{of_what}"
+        return f"{100 * abs(self.ratio - 1):.0f} % {'more' if self.ratio > 1 else 'less'} time{of_what}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +138,7 @@ class Comparison:
                     "baseline_s": None if math.isnan(difference.baseline.seconds) else difference.baseline.seconds,
                     "ratio": None if math.isnan(difference.ratio) else difference.ratio,
                     "ratio_error": difference.ratio_error,
+                    "is_per_token": difference.is_per_token,
                     "verdict": difference.verdict,
                     "stages": [_part(part) for part in difference.stages],
                     "resources": [_part(part) for part in difference.resources],
@@ -172,6 +187,8 @@ def compare_pairs(pairs: Sequence[tuple[Candidate, Candidate]]) -> Comparison:
 
 def _difference(baseline: Candidate, other: Candidate) -> Difference:
     ratio = other.seconds / baseline.seconds if baseline.seconds > 0 else math.nan
+    tokens = other.step_tokens / baseline.step_tokens if baseline.step_tokens > 0 else math.nan
+    is_per_token = not math.isnan(tokens) and not math.isclose(tokens, 1.0, rel_tol=_EQUAL_TOKENS)
     stages = _parts(
         {_stage_name(stage): seconds for stage, seconds in baseline.stages_s.items()} or _breakdown(baseline),
         {_stage_name(stage): seconds for stage, seconds in other.stages_s.items()} or _breakdown(other),
@@ -179,10 +196,11 @@ def _difference(baseline: Candidate, other: Candidate) -> Difference:
     return Difference(
         baseline=baseline,
         candidate=other,
-        ratio=ratio,
+        ratio=ratio / tokens if is_per_token else ratio,
         ratio_error=ratio_error(baseline, other),
         stages=stages,
         resources=_parts(baseline.owners_s, other.owners_s),
+        is_per_token=is_per_token,
     )
 
 

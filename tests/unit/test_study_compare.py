@@ -82,6 +82,32 @@ def test_model_error_decides_what_counts_as_a_difference(seconds, family, verdic
     assert difference.verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("step_s", "tokens", "ratio", "verdict"),
+    [
+        (1.0, 1000.0, 1.0, "within model error"),
+        (1.5, 2000.0, 0.75, "25 % less time per token"),
+        (2.02, 2000.0, 1.01, "within model error per token"),
+        (0.9, 400.0, 2.25, "2.25 x slower per token"),
+        (1.5, 1000.0 * (1 + 1e-9), 1.5, "50 % more time"),
+    ],
+)
+def test_steps_of_unequal_numbers_of_tokens_are_compared_per_token(step_s, tokens, ratio, verdict):
+    points = [{"fits": True, "step_time_s": s, "tokens_per_s": n / s} for s, n in [(1.0, 1000.0), (step_s, tokens)]]
+    (difference,) = compare(
+        [Candidate(name=name, point=point, family="a") for name, point in zip("ab", points, strict=True)]
+    ).differences
+    assert difference.ratio == pytest.approx(ratio)
+    assert difference.verdict == verdict
+    assert difference.is_per_token == ("per token" in verdict)
+
+
+def test_answers_of_unequal_batches_are_compared_by_their_time_per_output_token():
+    points = [{"fits": True, "time_per_output_token_s": s, "tokens_per_s": rate} for s, rate in [(0.02, 50.0), (0.03, 266.0)]]
+    (difference,) = compare([Candidate(name=name, point=point) for name, point in zip("ab", points, strict=True)]).differences
+    assert (difference.verdict, difference.is_per_token) == ("50 % more time", False)
+
+
 def test_a_misfit_is_named_and_its_time_is_not_a_win():
     fits = Candidate(name="a", point={"fits": True, "step_time_s": 2.0})
     misfit = Candidate(name="b", point={"fits": False, "step_time_s": None, "step_time_if_it_fitted_s": 1.0})
