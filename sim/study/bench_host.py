@@ -38,16 +38,8 @@ def cpu_adam(
     divided over `sockets` (each on its own memory) and over `ranks`, processes that map their own temporaries; ranks that are
     not bound draw less from the DRAM and wait for each other.
     """
-    if implementation not in laws.IMPLEMENTATIONS:
-        known = ", ".join(laws.IMPLEMENTATIONS)
-        raise InputError(
-            Fault(what=f"unknown implementation {implementation!r} of Adam", remedy=f"one of {known}", path="implementation")
-        )
     counts = {"elements": elements, "ranks": ranks, "sockets": sockets, "state_bytes": state_bytes}
-    if wrong := [name for name, value in counts.items() if value <= 0]:
-        raise InputError(Fault(what=f"{wrong[0]} must be above 0, got {counts[wrong[0]]:g}", path=wrong[0]))
-    if shares and (min(shares.values()) < 0 or abs(sum(shares.values()) - 1) > 1e-3):
-        raise InputError(Fault(what=f"shares must sum to 1, got {sum(shares.values()):g}", path="shares"))
+    _check_adam(implementation, counts, shares or {})
     kernel = laws.IMPLEMENTATIONS[implementation]
     scale = state_bytes / _FP32_BYTES
     part = machine.part(device)
@@ -55,25 +47,42 @@ def cpu_adam(
     cached = laws.cached_elements(scale * mine, _number(part, "last_level_cache")) / scale
     cache_rate = _number(part, "cache_bandwidth") or laws.CACHE_BYTES_PER_CORE_S.get() * _number(part, "cores")
     size = scale * kernel.size_bytes
-
-    def seconds_in(spread_over: Mapping[str, float]) -> float:
-        tiers = [(tier_of(machine, name, device), share) for name, share in spread_over.items()]
-        routes = [
-            (_in_place(machine, route, name) if kernel.is_fused else route, share)
-            for name, share in tiers
-            for route in [machine.access(device, name, write_share=kernel.write_share)]
-        ]
-        return times(machine, [spread(routes, size * (mine - cached), write_share=kernel.write_share)])[0]
-
-    memory = seconds_in(shares or {"dram": 1.0})
+    in_memory = size * (mine - cached)
+    memory = _update_seconds(machine, device, kernel, in_memory, shares or {"dram": 1.0})
     if not is_bound:
         waiting = laws.UNBOUND_WAIT_S.get() if ranks > 1 else 0.0
-        memory = max(memory + waiting, seconds_in({"dram": 1.0}) / laws.UNBOUND_SHARE.get())
+        memory = max(
+            memory + waiting, _update_seconds(machine, device, kernel, in_memory, {"dram": 1.0}) / laws.UNBOUND_SHARE.get()
+        )
     seconds = memory + size * cached / cache_rate
     seconds += laws.fault_time(scale * kernel.temporary_bytes * elements / ranks, _number(part, "page"))
     if kernel.needs_avx and not part.get("has_avx", True):
         seconds = max(seconds, laws.scalar_time(mine, int(_number(part, "cores")), _number(part, "clock")))
     return {"time": seconds, "bandwidth": size * elements / seconds}
+
+
+def _check_adam(implementation: str, counts: Mapping[str, float], shares: Mapping[str, float]) -> None:
+    """Raises InputError for an implementation that is not known, counts that are not positive, shares that are no whole."""
+    if implementation not in laws.IMPLEMENTATIONS:
+        known = ", ".join(laws.IMPLEMENTATIONS)
+        raise InputError(
+            Fault(what=f"unknown implementation {implementation!r} of Adam", remedy=f"one of {known}", path="implementation")
+        )
+    if wrong := [name for name, value in counts.items() if value <= 0]:
+        raise InputError(Fault(what=f"{wrong[0]} must be above 0, got {counts[wrong[0]]:g}", path=wrong[0]))
+    if shares and (min(shares.values()) < 0 or abs(sum(shares.values()) - 1) > 1e-3):
+        raise InputError(Fault(what=f"shares must sum to 1, got {sum(shares.values()):g}", path="shares"))
+
+
+def _update_seconds(machine: Machine, device: str, kernel: laws.Adam, size_bytes: float, shares: Mapping[str, float]) -> float:
+    """Seconds of one socket's update whose bytes are spread over tiers by `shares`."""
+    tiers = [(tier_of(machine, name, device), share) for name, share in shares.items()]
+    routes = [
+        (_in_place(machine, route, name) if kernel.is_fused else route, share)
+        for name, share in tiers
+        for route in [machine.access(device, name, write_share=kernel.write_share)]
+    ]
+    return times(machine, [spread(routes, size_bytes, write_share=kernel.write_share)])[0]
 
 
 def _in_place(machine: Machine, route: Route, tier: str) -> Route:
