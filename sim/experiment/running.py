@@ -60,25 +60,15 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
         return _run_together(scenario, asked)
     if scenario.job.host or scenario.job.gpus:
         scenario = on_host(scenario, scenario.job)
-    tiering: tuple[TieringStep, ...] = ()
-    if moves(asked[0]):
-        settled = settle(scenario, asked[0], scenario.job.placement)
-        scenario, tiering = dataclasses.replace(scenario, jobs=(settled.job,)), settled.steps
-        summary, times = summarised(scenario, settled.program, settled.replay)
-        solved = Solved(step=settled.step, program=settled.program, replay=settled.replay, summary=summary, times=times)
-    else:
-        solved = solve(scenario)
-    step = solved.step
+    scenario, solved, tiering = _solved(scenario, asked[0])
     summary = msgspec.structs.replace(solved.summary, tiers=peaks(scenario, solved.summary.tiers))
-    reasons = overflows(summary.tiers) + limited(scenario.job, scenario.machine)
-    if reasons:
-        reasons += (*zone_notes(scenario.job.workload, scenario.machine), *locked_notes(scenario.job, scenario.machine))
+    reasons = _misfits(scenario, summary)
     penalty, base, fastest = _penalty(scenario, summary.step_time_s, twins) if with_penalty else (1.0, "", None)
     ends = ends_of(scenario, summary.step_time_s) if with_penalty else None
     band = band_of(scenario.job.workload, scenario.job.placement, validation_errors())
     return Result(
         scenario=scenario,
-        step=step,
+        step=solved.step,
         program=solved.program,
         replay=solved.replay,
         summary=summary,
@@ -89,27 +79,56 @@ def run(scenario: Scenario, *, with_penalty: bool = True, twins: Twins | None = 
         fastest=fastest,
         inference=solved.times,
         band=band.over(summary.step_time_s, *ends) if ends else band,
-        assumptions=(
-            *((f"step time: assumed: {ends.note}",) if ends else ()),
-            *scenario.assumptions,
-            *scenario.machine.assumptions,
-            *step.notes,
-            *solved.program.notes,
-            *settling_note(tiering, "answer" if isinstance(scenario.job.workload, Inference) else "step"),
-            *role_notes(scenario.job.placement, scenario.machine),
-            *zone_notes(scenario.job.workload, scenario.machine),
-            *spill_notes(asked[0].placement, scenario.job),
-            *lent_notes(scenario.job.workload, scenario.job.placement, scenario.machine),
-            *load_notes(scenario.job.workload, scenario.job.placement, scenario.machine),
-            *cache_notes(asked[0], page_cached(scenario.job, scenario.machine)),
-        ),
-        warnings=(
-            *scenario.machine.warnings,
-            *idle_placements(step, scenario.job.placement),
-            *(stand_in_formats(step, scenario.machine) if isinstance(scenario.job.workload, Training) else ()),
-        ),
+        assumptions=(*((f"step time: assumed: {ends.note}",) if ends else ()), *_assumed(scenario, asked[0], solved, tiering)),
+        warnings=_warnings(scenario, solved.step),
         shown=solved.note,
         tiering=tiering,
+    )
+
+
+def _solved(scenario: Scenario, asked: Job) -> tuple[Scenario, Solved, tuple[TieringStep, ...]]:
+    """The only job replayed, once the pages that its placement may move have settled: with their moves, if any."""
+    if not moves(asked):
+        return scenario, solve(scenario), ()
+    settled = settle(scenario, asked, scenario.job.placement)
+    scenario = dataclasses.replace(scenario, jobs=(settled.job,))
+    summary, times = summarised(scenario, settled.program, settled.replay)
+    solved = Solved(step=settled.step, program=settled.program, replay=settled.replay, summary=summary, times=times)
+    return scenario, solved, settled.steps
+
+
+def _misfits(scenario: Scenario, summary: Summary) -> list[str]:
+    """Why the job does not fit, in words; none where it does."""
+    reasons = overflows(summary.tiers) + limited(scenario.job, scenario.machine)
+    if reasons:
+        reasons += (*zone_notes(scenario.job.workload, scenario.machine), *locked_notes(scenario.job, scenario.machine))
+    return reasons
+
+
+def _assumed(scenario: Scenario, asked: Job, solved: Solved, tiering: Sequence[TieringStep]) -> tuple[str, ...]:
+    """What scenario, machine, step and program had to assume, and what became of the placement that was asked for."""
+    job, machine = scenario.job, scenario.machine
+    return (
+        *scenario.assumptions,
+        *machine.assumptions,
+        *solved.step.notes,
+        *solved.program.notes,
+        *settling_note(tiering, "answer" if isinstance(job.workload, Inference) else "step"),
+        *role_notes(job.placement, machine),
+        *zone_notes(job.workload, machine),
+        *spill_notes(asked.placement, job),
+        *lent_notes(job.workload, job.placement, machine),
+        *load_notes(job.workload, job.placement, machine),
+        *cache_notes(asked, page_cached(job, machine)),
+    )
+
+
+def _warnings(scenario: Scenario, step: Step) -> tuple[str, ...]:
+    """What of the machine, the placement and the number formats the reader should look at."""
+    return (
+        *scenario.machine.warnings,
+        *idle_placements(step, scenario.job.placement),
+        *(stand_in_formats(step, scenario.machine) if isinstance(scenario.job.workload, Training) else ()),
     )
 
 
