@@ -61,15 +61,50 @@ def inference_footprint(
 ) -> Footprint:
     """Terms of one GPU of the job; a share of the weights on a slower tier streams through two layer buffers."""
     ranks = inference.tensor_parallel * inference.pipeline_parallel
-    shape = inference.model
-    on_gpu = 1.0 - inference.num_cpu_layers / shape.layers
+    weights = _weight_shares(inference, homes)
+    terms = [
+        *_kept_terms(inference, weights, _cache_shares(inference, homes)),
+        *_streaming_terms(inference, weights),
+        *_pass_terms(inference),
+        Term(name="process and libraries", tensor_class=TensorClass.BUFFERS, tier="dram", size_bytes=HOST_BYTES,
+             moments=INFERENCE_MOMENTS),
+        system_term(reserved_bytes, INFERENCE_MOMENTS),
+    ]  # fmt: skip
+    if inference.device == "cpu":
+        terms = [replace(term, tier="dram") if term.tier == "gpu" else term for term in terms]
+    else:
+        locked = pinned_classes(inference)
+        terms = [replace(term, is_locked=term.tier not in ("gpu", "nvme") and term.tensor_class in locked) for term in terms]
+    return Footprint(
+        terms=tuple(term for term in terms if term.size_bytes > 0),
+        ranks_per_host=min(ranks_per_host or ranks, ranks),
+        context_bytes=0.0 if inference.device == "cpu" else CONTEXT_BYTES,
+        fragmentation=_fragmentation(inference, terms),
+        moments=INFERENCE_MOMENTS,
+    )
+
+
+def _weight_shares(inference: Inference, homes: Mapping[TensorClass, Mapping[str, float]]) -> dict[str, float]:
+    """Share of the weights on each tier."""
     weights = dict(homes.get(TensorClass.WEIGHTS, {"gpu": 1.0}))
-    if inference.splits_weights:  # the others are computed on the CPU, where the placement puts them
-        elsewhere = {tier: share for tier, share in weights.items() if tier != "gpu"} or {"dram": 1.0}
-        whole = sum(elsewhere.values())
-        kept = (1.0 - _cpu_share(inference)) * (1.0 - _cpu_expert_share(inference))
-        weights = {"gpu": kept} | {tier: (1.0 - kept) * share / whole for tier, share in elsewhere.items()}
-    cache = homes.get(TensorClass.KV_CACHE, {"gpu": on_gpu} | ({"dram": 1.0 - on_gpu} if on_gpu < 1 else {}))
+    if not inference.splits_weights:
+        return weights
+    # the others are computed on the CPU, where the placement puts them
+    elsewhere = {tier: share for tier, share in weights.items() if tier != "gpu"} or {"dram": 1.0}
+    whole = sum(elsewhere.values())
+    kept = (1.0 - _cpu_share(inference)) * (1.0 - _cpu_expert_share(inference))
+    return {"gpu": kept} | {tier: (1.0 - kept) * share / whole for tier, share in elsewhere.items()}
+
+
+def _cache_shares(inference: Inference, homes: Mapping[TensorClass, Mapping[str, float]]) -> Mapping[str, float]:
+    """Share of the KV cache on each tier: beside the layers that use it unless it is placed."""
+    on_gpu = 1.0 - inference.num_cpu_layers / inference.model.layers
+    return homes.get(TensorClass.KV_CACHE, {"gpu": on_gpu} | ({"dram": 1.0 - on_gpu} if on_gpu < 1 else {}))
+
+
+def _kept_terms(inference: Inference, weights: Mapping[str, float], cache: Mapping[str, float]) -> list[Term]:
+    """Weights and KV cache where they stay, and what of the cache is kept for later requests."""
+    ranks = inference.tensor_parallel * inference.pipeline_parallel
     terms = [
         Term(name="weights", tensor_class=TensorClass.WEIGHTS, tier=tier, moments=INFERENCE_MOMENTS,
              size_bytes=_placed_bytes(inference, tier, share) / ranks)
@@ -86,38 +121,29 @@ def inference_footprint(
             Term(name="KV cache kept for reuse", tensor_class=TensorClass.KV_CACHE, tier=inference.reuse_tier,
                  moments=INFERENCE_MOMENTS, size_bytes=kept / ranks)
         )  # fmt: skip
+    return terms
+
+
+def _streaming_terms(inference: Inference, weights: Mapping[str, float]) -> list[Term]:
+    """Buffers of weights that come from slower tiers while a pass runs."""
+    terms = []
     if weights.get("gpu", 0.0) < 1.0 - 1e-9 and not inference.splits_weights and not inference.is_system:
-        layer = max(_layer_bytes(inference, layer) for layer in (0, shape.layers - 1)) / inference.tensor_parallel
+        ends = (0, inference.model.layers - 1)
+        layer = max(_layer_bytes(inference, layer) for layer in ends) / inference.tensor_parallel
         terms.append(_gpu("buffers of streamed layers", TensorClass.BUFFERS, 2 * layer))
-    terms += _beside_storage(inference, sum(share for tier, share in weights.items() if tier.startswith("nvme")))
+    return terms + _beside_storage(inference, sum(share for tier, share in weights.items() if tier.startswith("nvme")))
+
+
+def _pass_terms(inference: Inference) -> list[Term]:
+    """What the passes themselves take on the GPU."""
+    terms = []
     for moment, rows in (("prefill", inference.prompt_length * inference.batch_size), ("decode", inference.batch_size)):
         size = _pass_bytes(inference, rows)
         terms.append(_gpu(f"activations of the {moment}", TensorClass.ACTIVATIONS, size, (moment,)))
     if size := _dequantised_bytes(inference):
         terms.append(_gpu("dequantised matrix", TensorClass.BUFFERS, size, ("prefill",)))
-    terms.append(_gpu("logits", TensorClass.LOGITS, 6.0 * inference.batch_size * shape.vocabulary / inference.tensor_parallel))
-    terms.append(
-        Term(
-            name="process and libraries",
-            tensor_class=TensorClass.BUFFERS,
-            tier="dram",
-            size_bytes=HOST_BYTES,
-            moments=INFERENCE_MOMENTS,
-        )
-    )
-    terms.append(system_term(reserved_bytes, INFERENCE_MOMENTS))
-    if inference.device == "cpu":
-        terms = [replace(term, tier="dram") if term.tier == "gpu" else term for term in terms]
-    else:
-        locked = pinned_classes(inference)
-        terms = [replace(term, is_locked=term.tier not in ("gpu", "nvme") and term.tensor_class in locked) for term in terms]
-    return Footprint(
-        terms=tuple(term for term in terms if term.size_bytes > 0),
-        ranks_per_host=min(ranks_per_host or ranks, ranks),
-        context_bytes=0.0 if inference.device == "cpu" else CONTEXT_BYTES,
-        fragmentation=_fragmentation(inference, terms),
-        moments=INFERENCE_MOMENTS,
-    )
+    logits = 6.0 * inference.batch_size * inference.model.vocabulary / inference.tensor_parallel
+    return [*terms, _gpu("logits", TensorClass.LOGITS, logits)]
 
 
 def _beside_storage(inference: Inference, share: float) -> list[Term]:
