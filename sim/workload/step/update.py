@@ -15,9 +15,8 @@ from sim.workload.step.gradients import Gradients
 from sim.workload.step.kernels import optimizer_kernel
 from sim.workload.step.lane import Lane
 from sim.workload.step.save import Save
-from sim.workload.step.swap_buffers import SWAPPED_GRADIENT_BYTES
+from sim.workload.step.state_swap import StateSwap
 from sim.workload.step.work import Pass, elementwise
-from sim.workload.training import SWAPPED_TENSORS
 
 #: fp32 master weights and two moments of AdamW, which the profiles' host traffic was counted for (bytes per parameter)
 _ADAMW_STATE_BYTES = 12.0
@@ -74,7 +73,11 @@ class Update:
         plan = self.plan
         num = self._num_pieces(elements)
         share = elements / num
-        swap = _Swap(self, lane, share, num) if plan.home(TensorClass.OPTIMIZER_STATES) == "storage" else None
+        swap = (
+            StateSwap(self.builder, lane, self.late, share, num)
+            if plan.home(TensorClass.OPTIMIZER_STATES) == "storage"
+            else None
+        )
         done, waits, credit = [], after, 0.0
         if plan.gpu_share:
             done.append(self._on_gpu(lane, elements * plan.gpu_share, after))
@@ -272,45 +275,4 @@ class Update:
             source="gpu",
             target="home:optimizer_states",
             **fields,
-        )
-
-
-class _Swap:
-    """Optimizer states that live on storage: read before each piece's update, written after it.
-
-    A piece takes four staging buffers (weights, gradients, two moments) from its read to its write; the read of a piece
-    waits for the write that frees them.
-    """
-
-    def __init__(self, update: Update, lane: Lane, elements: float, num: int) -> None:
-        self.update, self.lane, self.elements, self.num = update, lane, elements, num
-        self.depth = max(1, update.plan.training.offload.num_state_buffers // SWAPPED_TENSORS)
-        self.reads: list[str] = []
-        self.writes: list[str] = []
-
-    def load(self, index: int, after: list[str]) -> list[str]:
-        """Ask for the states of all pieces that have buffers; what the update of piece `index` waits for."""
-        size = self.elements * (self.update.plan.state_bytes + SWAPPED_GRADIENT_BYTES)
-        while len(self.reads) < min(index + self.depth, self.num):
-            free = self.writes[len(self.reads) - self.depth : len(self.reads) - self.depth + 1] if self.writes else []
-            self.reads.append(self._io("read states", "home:optimizer_states", "dram", size, [*after, *free]))
-        return [*after, self.reads[index]]
-
-    def store(self, updated: str) -> None:
-        """Write the states of a piece back."""
-        size = self.elements * self.update.plan.state_bytes
-        self.writes.append(self._io("write states", "dram", "home:optimizer_states", size, [updated]))
-
-    def _io(self, name: str, source: str, target: str, size: float, after: list[str]) -> str:
-        return self.update.builder.add(
-            self.lane.name,
-            f"{self.update.late}storage",
-            Kind.IO,
-            name,
-            after=after,
-            source=source,
-            target=target,
-            phase="update",
-            size_bytes=size,
-            tensor_class=TensorClass.OPTIMIZER_STATES,
         )
