@@ -20,6 +20,19 @@ def inference_faults(job: Job, machine: Machine, document: Document, path: NodeP
     assert isinstance(inference, Inference)
     here = (*path, "workload", "inference")
     found = [document.fault((*here, item.path.rsplit(".", 1)[1]), item.what, item.remedy) for item in decode.faults(inference)]
+    found += _seat_faults(inference, machine, document, here)
+    found += _socket_faults(inference, machine, document, here)
+    if inference.reuse_tier:
+        try:
+            machine.resolve(inference.reuse_tier, machine.seats()[0])
+        except InputError as error:
+            found += [document.fault((*here, "reuse_tier"), fault.what, fault.remedy) for fault in error.faults]
+    return found + _placement_faults(job, inference, document, path)
+
+
+def _seat_faults(inference: Inference, machine: Machine, document: Document, here: NodePath) -> list[Fault]:
+    """Faults of a device that the machine lacks, and of more ranks than seats."""
+    found: list[Fault] = []
     is_cpu = inference.device == "cpu"
     kind, per_node = ("sockets", len(machine.seats())) if not machine.gpus() else ("GPUs", len(machine.gpus()))
     num_seats = (1 if is_cpu and machine.gpus() else per_node) * machine.num_nodes
@@ -30,6 +43,12 @@ def inference_faults(job: Job, machine: Machine, document: Document, path: NodeP
     if ranks > num_seats:
         what = f"tensor_parallel x pipeline_parallel = {ranks} {kind}, but the machine has {num_seats}"
         found.append(document.fault(here, what, "lower one, or take a larger machine"))
+    return found
+
+
+def _socket_faults(inference: Inference, machine: Machine, document: Document, here: NodePath) -> list[Fault]:
+    """Faults of threads, links and sockets that the host lacks."""
+    found: list[Fault] = []
     cores = float(machine.part(machine.host_of(machine.seats()[0])).get("cores", 1))  # type: ignore[arg-type]
     sockets = sum(device.kind == "cpu" for device in machine.devices.values()) if inference.all_sockets else 1
     if inference.threads and inference.threads > cores * sockets:
@@ -42,11 +61,12 @@ def inference_faults(job: Job, machine: Machine, document: Document, path: NodeP
     if inference.all_sockets and inference.tensor_parallel > 1 and not machine.gpus():
         what = f"all_sockets with tensor_parallel {inference.tensor_parallel}: each rank has a socket of its own"
         found.append(document.fault((*here, "all_sockets"), what, "leave one out"))
-    if inference.reuse_tier:
-        try:
-            machine.resolve(inference.reuse_tier, machine.seats()[0])
-        except InputError as error:
-            found += [document.fault((*here, "reuse_tier"), fault.what, fault.remedy) for fault in error.faults]
+    return found
+
+
+def _placement_faults(job: Job, inference: Inference, document: Document, path: NodePath) -> list[Fault]:
+    """Faults of classes that no inference has, and of tiers and layers that contradict the plan."""
+    found: list[Fault] = []
     for entry in job.placement.entries:
         where = (*path, "placement", entry.tensor_class.value)
         if entry.tensor_class not in PLACED:
