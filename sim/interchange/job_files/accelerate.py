@@ -35,6 +35,12 @@ def is_accelerate(root: Block) -> bool:
     return any(key in root.data for key in ("compute_environment", "distributed_type", "num_machines"))
 
 
+_INERT_SPLIT = ("parallelism_config_cp_comm_strategy", "parallelism_config_cp_backend", "parallelism_config_sp_backend",
+                "parallelism_config_sp_seq_length", "parallelism_config_sp_seq_length_is_variable",
+                "parallelism_config_sp_attn_implementation")  # fmt: skip
+_INERT_DYNAMO = ("dynamo_mode", "dynamo_use_dynamic", "dynamo_use_fullgraph", "dynamo_use_regional_compilation")
+
+
 def read_accelerate(root: Block) -> tuple[JobSettings, str]:
     """(settings, name of the DeepSpeed configuration that the file points to or ""). Raises InputError with every fault."""
     found = JobSettings()
@@ -49,10 +55,23 @@ def read_accelerate(root: Block) -> tuple[JobSettings, str]:
     dynamo = root.block("dynamo_config")
     if (dynamo.word("dynamo_backend") or "NO").upper() != "NO":
         found.training["compile"] = True
-    other = ""
+    other = _launched(kind, root, found)
+    split = root.block("parallelism_config")
+    _split(split, found)
+    absent = {"deepspeed_config", "fsdp_config", "megatron_lm_config"} - root.asked  # of another launcher
+    for block, known in ((root, _INERT | absent), (split, _INERT_SPLIT), (dynamo, _INERT_DYNAMO)):
+        unused, unknown = block.rest(known)
+        found.unused += unused
+        found.unknown += unknown
+    root.stop()
+    return found, other
+
+
+def _launched(kind: str, root: Block, found: JobSettings) -> str:
+    """Adds what the file says of its launcher; returns the name of the DeepSpeed configuration that it points to, or ""."""
     if kind == "DEEPSPEED":
-        other = _deepspeed(root.block("deepspeed_config"), found)
-    elif kind == "FSDP":
+        return _deepspeed(root.block("deepspeed_config"), found)
+    if kind == "FSDP":
         _fsdp(root.block("fsdp_config"), found)
     elif kind == "MEGATRON_LM":
         _megatron(root.block("megatron_lm_config"), found)
@@ -62,7 +81,11 @@ def read_accelerate(root: Block) -> tuple[JobSettings, str]:
             found.gpus = 1
     else:
         root.fault("distributed_type", f"{kind} is not modelled", "DEEPSPEED, FSDP, MEGATRON_LM, MULTI_GPU or NO")
-    split = root.block("parallelism_config")
+    return ""
+
+
+def _split(split: Block, found: JobSettings) -> None:
+    """Adds what `parallelism_config` says: sizes of the groups that share a model."""
     for key, ours in (
         ("parallelism_config_tp_size", "tensor"),
         ("parallelism_config_cp_size", "context"),
@@ -73,20 +96,6 @@ def read_accelerate(root: Block) -> tuple[JobSettings, str]:
     copies, shards = (split.count(f"parallelism_config_dp_{part}_size", least=1) for part in ("replicate", "shard"))
     if copies and copies > 1:
         found.training["parallelism.shard_group"] = shards or 1
-    inert = ("parallelism_config_cp_comm_strategy", "parallelism_config_cp_backend", "parallelism_config_sp_backend",
-             "parallelism_config_sp_seq_length", "parallelism_config_sp_seq_length_is_variable",
-             "parallelism_config_sp_attn_implementation")  # fmt: skip
-    absent = {"deepspeed_config", "fsdp_config", "megatron_lm_config"} - root.asked  # of another launcher
-    for block, known in (
-        (root, _INERT | absent),
-        (split, inert),
-        (dynamo, ("dynamo_mode", "dynamo_use_dynamic", "dynamo_use_fullgraph", "dynamo_use_regional_compilation")),
-    ):
-        unused, unknown = block.rest(known)
-        found.unused += unused
-        found.unknown += unknown
-    root.stop()
-    return found, other
 
 
 def _fsdp(block: Block, found: JobSettings) -> None:
