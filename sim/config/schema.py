@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sim.config.scenario_keys import KEYS
@@ -31,12 +32,6 @@ def scenario_schema() -> dict[str, Any]:
         model["oneOf"] = [{"type": "string"}, {"$ref": "#/$defs/ModelShape"}, {"type": "object", "required": ["base"]}]
     ranks = definitions["Parallelism"]["properties"]["data"]
     ranks["anyOf"] = [{"type": ranks.pop("type"), "minimum": ranks.pop("minimum")}, {"const": ALL}]
-    placement = {
-        "type": "object",
-        "properties": {name.value: _SHARES for name in TensorClass}
-        | {"policy": {"type": "string"}, "options": {"type": "object"}},
-        "additionalProperties": False,
-    }
     workload = {
         "type": "object",
         "properties": {"training": training, "inference": inference, "trace": {"type": ["string", "object"]}},
@@ -44,26 +39,12 @@ def scenario_schema() -> dict[str, Any]:
         "minProperties": 1,
         "maxProperties": 1,
     }
-    job = {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string"},
-            "host": {"type": "string"},
-            "gpus": {"type": ["string", "array"], "items": {"type": "string"}},
-            "workload": workload,
-            "placement": placement,
-            "start": {"type": "string"},
-            "after": {"type": "string"},
-            "steps": {"type": "integer", "minimum": 1},
-        },
-        "required": ["workload"],
-        "additionalProperties": False,
-    }
+    placement = _placement()
     forms: dict[str, Any] = {
         "name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"},
         "topology": {"type": ["string", "object"]},
         "workload": workload,
-        "jobs": {"type": "array", "items": job, "minItems": 1},
+        "jobs": {"type": "array", "items": _job(workload, placement), "minItems": 1},
         "training": training,
         "model": {"type": "string"},
         "dataset": {"type": "object"},
@@ -82,6 +63,35 @@ def scenario_schema() -> dict[str, Any]:
         "properties": properties,
         "additionalProperties": False,
         "$defs": definitions,
+    }
+
+
+def _placement() -> dict[str, Any]:
+    """The schema of a placement."""
+    return {
+        "type": "object",
+        "properties": {name.value: _SHARES for name in TensorClass}
+        | {"policy": {"type": "string"}, "options": {"type": "object"}},
+        "additionalProperties": False,
+    }
+
+
+def _job(workload: Mapping[str, Any], placement: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of one of several jobs."""
+    return {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "host": {"type": "string"},
+            "gpus": {"type": ["string", "array"], "items": {"type": "string"}},
+            "workload": workload,
+            "placement": placement,
+            "start": {"type": "string"},
+            "after": {"type": "string"},
+            "steps": {"type": "integer", "minimum": 1},
+        },
+        "required": ["workload"],
+        "additionalProperties": False,
     }
 
 
