@@ -15,7 +15,10 @@ _FAR = 0.25
 
 def command(
     paths: Annotated[
-        list[str] | None, typer.Argument(help="Files or folders of tables; default: the built-in ones.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="Tables, scenarios with `measured:`, or folders of them; default: the built-in ones.", show_default=False
+        ),
     ] = None,
     family: Annotated[str, typer.Option(help="Only the rows of this family.")] = "",
     is_fast: Annotated[bool, typer.Option("--fast", help="Only the guard's subset (seconds instead of minutes).")] = False,

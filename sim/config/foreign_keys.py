@@ -26,7 +26,7 @@ _MEANT: Mapping[str, str | tuple[str, ...]] = {
     "per_device_train_batch_size": "batch_size",
     "pipeline_parallel_size": ("pipeline", "pipeline_parallel", "parallelism.pipeline"), "power_limit": "power_cap",
     "pp": ("pipeline", "pipeline_parallel", "parallelism.pipeline"), "qlora": "adapter", "quant": "weights",
-    "quantization": "weights", "r": "rank", "recompute": "checkpointing", "save_steps": "save.every",
+    "precision": "weights", "quantization": "weights", "r": "rank", "recompute": "checkpointing", "save_steps": "save.every",
     "seq": "sequence_length", "seq_len": ("sequence_length", "prompt_length"), "seqlen": ("sequence_length", "prompt_length"),
     "stage": "zero_stage", "target_modules": ("targets", "adapter.targets"),
     "tensor_parallel_size": ("tensor", "tensor_parallel", "parallelism.tensor"), "torch_compile": "compile",

@@ -19,7 +19,7 @@ import copy
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from typing import Any
 from sim.config.locate import locate
 from sim.config.machine import expanded, load_machine, machine_from, numbered
 from sim.config.parts import load_parts, part_names
-from sim.config.validation import FaultList, refuse_unknown, suggestion
+from sim.config.validation import FaultList, suggestion
 from sim.config.yaml_source import Document, NodePath, describe, dotted, read_yaml
 from sim.config.yaml_text import near_file
 from sim.errors import Fault, InputError
@@ -86,7 +86,7 @@ def _machine(raw: object, document: Document, path: NodePath) -> Machine:
             return machine_from(inline, name=Path(document.file).stem)
         _check_tables(changes, document, path).stop()
         return _Patch(expanded(inline), document, path).apply(changes)
-    faults = FaultList(refuse_unknown(raw, _PATCH_KEYS, document, path))
+    faults = FaultList(_misplaced(raw, document, path))
     if not isinstance(raw.get("base"), str):
         faults.append(document.fault(path, "missing key 'base'", "name the machine that is changed, or write 'devices'"))
     faults.extend(_check_tables(raw, document, path))
@@ -96,6 +96,18 @@ def _machine(raw: object, document: Document, path: NodePath) -> Machine:
     machine = patch.apply(raw)
     title = machine.title if "title" in raw.get("set", {}) else f"{machine.title}, changed"
     return dataclasses.replace(machine, name=f"{Path(base.file).stem} (changed)", title=title)
+
+
+def _misplaced(raw: Mapping[str, Any], document: Document, path: NodePath) -> Iterator[Fault]:
+    """Keys of a changed machine that belong under `set`, and unknown ones."""
+    for key in raw:
+        if key in _HEADING:
+            yield document.fault((*path, key), f"{key!r} does not stand beside 'base'", f"write set: {{{key}: ...}}")
+        elif key not in _PATCH_KEYS:
+            remedy = suggestion(key, _PATCH_KEYS)
+            known = remedy.startswith("known")
+            more = "; a field of a device is changed by set: {gpu0.power_cap: 250 W}" if known else ""
+            yield document.fault((*path, key), f"unknown key {key!r}", remedy + more)
 
 
 def _check_tables(raw: Mapping[str, Any], document: Document, path: NodePath) -> FaultList:

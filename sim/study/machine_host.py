@@ -98,8 +98,9 @@ def _cpu(draft: Draft, layout: Layout, base: str, num: int, grid: Grid) -> dict[
     cpu = {"kind": "cpu", "family": "imported", **from_base}
     cpu["title"] = (socket.model if socket else "") or str(from_base.get("title", "CPU of the imported machine"))
     source = draft.cite("datasheet", layout.source) if layout.source else ""
-    if socket and socket.cores:
+    if socket and socket.cores and not (socket.note and "cores" in cpu):
         cpu["cores"] = {"value": socket.cores, "source": source}
+        draft.assumptions += [f"cores of a socket: {socket.cores} ({socket.note})"] if socket.note else []
     if "cores" not in cpu:
         cpu["cores"] = draft.assume("cores of a socket", _CORES)
     if socket and socket.last_level_cache_bytes:

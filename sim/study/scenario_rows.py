@@ -46,7 +46,9 @@ def _row(file: ScenarioFile, index: int, entry: Measured) -> Row:
     if (plan := file.plan) is not None:
         point = next((point for point in plan if is_at(point.parameters, entry.at)), None)
         if point is None:
-            raise InputError(document.fault(("measured", index, "at"), "no point of the sweep is there", "see its skip"))
+            asked = ", ".join(f"{key} {value}" for key, value in entry.at.items())
+            what = f"the sweep has no point at {asked}" if asked else "the sweep has no point"
+            raise InputError(document.fault(("measured", index, "at"), what, "name swept values; `skip` leaves points out"))
         overlay = dict(point.overlay)
     inputs = {key: value for key, value in overlaid(document.data, overlay).items() if key not in _ASIDE}
     return Row(

@@ -68,6 +68,16 @@ def test_a_machine_written_inline_can_be_changed_and_swept() -> None:
             "f.yaml:1: topology.set.cpu0.memory.chanels: unknown key 'chanels'; did you mean 'channels'?",
         ),
         (
+            "topology: {base: epyc-9554p-2x4090, shared_gpu_memory: 16 GiB}\n",
+            "f.yaml:1: topology.shared_gpu_memory: 'shared_gpu_memory' does not stand beside 'base'; "
+            "write set: {shared_gpu_memory: ...}",
+        ),
+        (
+            "topology: {base: epyc-9554p-2x4090, gpu0: {power_cap: 250 W}}\n",
+            "f.yaml:1: topology.gpu0: unknown key 'gpu0'; known: add, base, parts, set, sources; "
+            "a field of a device is changed by set: {gpu0.power_cap: 250 W}",
+        ),
+        (
             "topology: {base: mac-m2-ultra, set: {gpu0.memory.bandwidth: 400 GB/s}}\n",
             "f.yaml:1: topology.set.gpu0.memory.bandwidth: gpu0 has no memory modules, its memory is part of it; "
             "write topology.parts: {mine: {base: m2-ultra, memory.bandwidth: ...}} and set gpu0.part: mine",

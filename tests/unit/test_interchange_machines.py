@@ -47,6 +47,25 @@ def test_topo_tells_sockets_switches_and_links_through_escapes_and_empty_cells()
     assert len(layout.sockets) == 2
 
 
+@pytest.mark.parametrize(
+    ("affinities", "cores", "may_be_threads"),
+    [
+        (["0-23\t0", "0-23\t0", "24-47\t1"], 24, True),
+        (["0-23,48-71\t0", "0-23,48-71\t0", "24-47,72-95\t1"], 24, False),
+        (["0-23,48-71\t0", "0-23,48-71\t0", "N/A\t1"], 24, False),  # the other socket tells none
+        (["0-15,64-79\t0", "16-31,80-95\t1", "48-63,112-127\t3"], 64, False),  # quarters of one socket
+        (["0-63,128-191\tN/A", "0-63,128-191\tN/A", "64-127,192-255\tN/A"], 64, False),
+        (["\t0", "\t0", "\t1"], 0, False),
+    ],
+)
+def test_cpu_affinity_tells_the_cores_of_a_socket(affinities: list[str], cores: int, may_be_threads: bool) -> None:
+    rows = ["GPU0\t X \tNV2\tSYS", "GPU1\tNV2\t X \tSYS", "GPU2\tSYS\tSYS\t X "]
+    body = [f"{row}\t{text}\t\tN/A" for row, text in zip(rows, affinities, strict=True)]
+    layout = nvidia_topo.parse("\n".join(["\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", *body]), "t.txt")
+    assert {socket.cores for socket in layout.sockets} == {cores}
+    assert ("threads" in layout.sockets[0].note) == may_be_threads
+
+
 @pytest.mark.parametrize("adapter", ["mlx5_0", "mlx5_bond_0", "rocep1s0f0"])
 def test_adapters_of_any_name_are_columns(adapter: str) -> None:
     layout = nvidia_topo.parse(TOPO.replace("NIC0", adapter), "t.txt")

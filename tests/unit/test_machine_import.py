@@ -73,6 +73,14 @@ def test_copies_calibrate_the_host_link_both_ways(tmp_path: Path) -> None:
     assert rates == pytest.approx([26e9, 24e9], rel=0.01)
     assert machine.device("cpu0").part["port_duplex"] == pytest.approx(0.9)
     assert any("a100-80gb-sxm (by its 12 NVLinks" in line for line in assumed)
+    assert machine.device("cpu0").part["cores"] == 4
+    assert any(line.startswith("cores of a socket: 4 (the CPU affinity") for line in assumed)
+
+
+def test_cores_of_a_superchip_are_those_of_the_catalogue(tmp_path: Path) -> None:
+    machine, _used, assumed = build(tmp_path, [nvidia_topo.parse(TOPO, "t")], [], gpu="gh200-96gb")
+    assert machine.device("cpu0").part["cores"] == 72
+    assert not any(line.startswith("cores of a socket") for line in assumed)
 
 
 def test_hwloc_gives_cores_capacities_and_places(tmp_path: Path) -> None:

@@ -122,6 +122,8 @@ def test_what_grows_without_bound_is_refused(text: str, said: str) -> None:
         ("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel",
          {"tensor": 2, "pipeline": 2, "sequence_parallel": True, "zero_stage": 0, "data": 2}),
         ("--sequence-parallel --use-distributed-optimizer", {"zero_stage": 1, "data": 8}),
+        ("--tensor-model-parallel-size 2 --tp-comm-overlap", {"tensor": 2, "overlap_tensor": True, "zero_stage": 0, "data": 4}),
+        ("--tp-comm-overlap", {"zero_stage": 0, "data": 8}),
         ("--context-parallel-size=4", {"context": 4, "zero_stage": 0, "data": 2}),
         ("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2",
          {"pipeline": 4, "interleave": 4, "zero_stage": 0, "data": 2}),

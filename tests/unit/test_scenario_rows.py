@@ -59,7 +59,7 @@ def test_a_point_that_the_sweep_skips_is_a_fault_at_its_line(tmp_path):
     measured:
       - {metric: step_time, value: 1 s, source: run, at: {batch_size: 8}}
     """
-    with pytest.raises(InputError, match=r"mine.yaml:9: measured\[0\].at: no point of the sweep is there"):
+    with pytest.raises(InputError, match=r"mine.yaml:9: measured\[0\].at: the sweep has no point at batch_size 8"):
         rows(tmp_path, text)
 
 

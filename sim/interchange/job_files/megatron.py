@@ -157,6 +157,8 @@ def _parallelism(root: Block, found: JobSettings) -> None:
         training.pop("parallelism.pipeline", None)
     if root.flag("sequence-parallel") and training.get("parallelism.tensor", 1) > 1:
         training["parallelism.sequence_parallel"] = True
+    if root.flag("tp-comm-overlap") and training.get("parallelism.tensor", 1) > 1:
+        training["parallelism.overlap_tensor"] = True
     stages, layers = int(training.get("parallelism.pipeline", 1)), int(found.shape["layers"])
     each = root.count("num-layers-per-virtual-pipeline-stage", least=1)
     chunks = root.count("num-virtual-stages-per-pipeline-rank", least=1) or (layers // stages // each if each else 1)

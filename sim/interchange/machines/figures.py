@@ -39,6 +39,8 @@ class Socket(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     cores: int = 0
     last_level_cache_bytes: float = 0.0
+    #: what the number of cores rests on, where the tool does not list them; a catalogue part's number is better then
+    note: str = ""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import re
 
 from sim.errors import Fault, InputError
 from sim.interchange.machines.figures import Layout, Node, Socket
+from sim.interchange.machines.numa import cpus_listed, threads_of
 
 _CPUS = re.compile(r"(?m)^\s*node (\d+) cpus:[ \t]*([\d \t]*)$")
 _SIZE = re.compile(r"(?m)^\s*node (\d+) size:\s*(\d+) MB")
@@ -34,8 +35,8 @@ def parse(text: str, file: str) -> Layout:
         what = f"lists no size of NUMA node {missing[0]}"
         raise InputError(Fault(what=what, remedy="give the whole output of numactl --hardware", file=file))
     if not cores:
-        cores = {int(number): _listed(cpus) for number, cpus in _NODE_CPUS.findall(text)}
-    threads = _whole(told.get("Thread(s) per core")) or _threads(cores)
+        cores = {int(number): cpus_listed(cpus) for number, cpus in _NODE_CPUS.findall(text)}
+    threads = _whole(told.get("Thread(s) per core")) or max(map(threads_of, cores.values()), default=1)
     groups = _groups(sorted(number for number, cpus in cores.items() if cpus), _distances(text), _whole(told.get("Socket(s)")))
     per_socket = _whole(told.get("Core(s) per socket"))
     cache, model = _cache(told) / max(1, len(groups)), told.get("Model name", "")
@@ -99,25 +100,8 @@ def _distances(text: str) -> dict[tuple[int, int], int]:
     return found
 
 
-def _threads(cores: dict[int, list[int]]) -> int:
-    """Threads of a core: Linux numbers the second ones behind all first ones, so a node with two runs of numbers has two."""
-    for cpus in cores.values():
-        if len(cpus) > 1 and len(cpus) % 2 == 0 and cpus[len(cpus) // 2] != cpus[len(cpus) // 2 - 1] + 1:
-            return 2
-    return 1
-
-
 def _numbers(text: str) -> list[int]:
     return [int(word) for word in text.split()]
-
-
-def _listed(text: str) -> list[int]:
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit() and int(last or first) < 1_000_000:
-            found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def _whole(text: str | None) -> int:

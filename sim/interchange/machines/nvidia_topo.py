@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sim.errors import Fault, InputError
 from sim.interchange.machines.figures import Adapter, Layout, Socket
-from sim.interchange.machines.numa import sockets_of
+from sim.interchange.machines.numa import cpus_listed, nodes_of_a_socket, sockets_of, threads_of
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _QUOTE = re.compile(r"^(?:[ \t]*>)+ ?")
@@ -148,9 +148,10 @@ def _layout(columns: list[str], rows: dict[str, Row], has_affinity: bool, file: 
             if cell.startswith("NV"):
                 links[first, second] = int(cell[2:])
     count = max(sockets.values(), default=0) + 1
+    cores, why = _cores(gpus, rows, numbers)
     return Layout(
-        source=file, sockets=(Socket(),) * count, adapters=tuple(adapters), gpu_links=links, gpu_vendor="nvidia",
-        has_gpu_nodes=_has_gpu_nodes(rows[name] for name in gpus), notes=tuple(notes),
+        source=file, sockets=(Socket(cores=cores, note=why),) * count, adapters=tuple(adapters), gpu_links=links,
+        gpu_vendor="nvidia", has_gpu_nodes=_has_gpu_nodes(rows[name] for name in gpus), notes=tuple(notes),
     )  # fmt: skip
 
 
@@ -175,6 +176,27 @@ def _sockets(gpus: list[str], rows: dict[str, Row], place: dict[str, int], has_a
             keys.append(key)
         found.append(keys.index(key))
     return found, []
+
+
+def _cores(gpus: list[str], rows: dict[str, Row], sockets: list[int]) -> tuple[int, str]:
+    """(cores of a socket, what they rest on) from the CPU lists of its GPUs, the longest of all; 0 where none is told.
+
+    A list that has one run of numbers may hold two threads of each core (virtual machines): it is taken as cores.
+    """
+    told = {name: cells for name in gpus if (cells := [cell for cell in _told(rows[name]) if _RANGE.match(cell)])}
+    lists = {name: cells[0] for name, cells in told.items() if re.search(r"[-,]", cells[0])}
+    if not lists:
+        return 0, ""
+    found: dict[int, set[str]] = {}
+    for name, socket in zip(gpus, sockets, strict=True):
+        found.setdefault(socket, set()).update([lists[name]] if name in lists else [])
+    each = max(len(cpus_listed(text)) // threads_of(cpus_listed(text)) for text in lists.values())
+    nodes = [int(cells[1]) for cells in told.values() if len(cells) > 1 and cells[1].isdigit()]
+    # lists of the nodes of a divided socket are parts of it; a socket that one list stands for is whole
+    parts = nodes_of_a_socket(nodes) if len(nodes) == len(lists) and len(set(lists.values())) == len(set(nodes)) else 1
+    parts = max(parts, *map(len, found.values()))
+    may = "" if any("," in text for text in lists.values()) else ", which may be threads"
+    return each * parts, f"the CPU affinity of its GPUs{may}; give --hwloc to be sure"
 
 
 def _told(row: Row) -> list[str]:
