@@ -17,10 +17,11 @@ from sim.experiment.overflow import cache_notes, locked_notes, page_cached, spil
 from sim.experiment.peaks import limited, overflows, peaks
 from sim.experiment.preparing import loaded, on_system_memory, placed
 from sim.experiment.recorded_placement import idle_placements
+from sim.experiment.repeated import met
 from sim.experiment.result import Result
 from sim.experiment.solving import Solved, solve, step_seconds, summarised
 from sim.experiment.tiering import TieringStep, moves, settle, settling_note
-from sim.experiment.together import all_tiers, on_host, simulate
+from sim.experiment.together import all_tiers, on_host
 from sim.experiment.unmeasured import ends_of
 from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
@@ -139,7 +140,7 @@ def _seen_by(scenario: Scenario, job: Job) -> Machine:
 
 def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
     """All jobs of the scenario in one simulation, as placed and as asked for; the result holds one result per job."""
-    together = simulate(scenario)
+    scenario, together, met_notes = met(scenario)
     hosts = [job.host or scenario.machine.hosts()[0] for job in scenario.jobs]
     latencies = pool_latencies(scenario, tuple(together.pools), together.spans_s)
     results = []
@@ -173,7 +174,7 @@ def _run_together(scenario: Scenario, asked: Sequence[Job]) -> Result:
         fits=not reasons, reason="; ".join(reasons), offload_penalty=max(result.offload_penalty for result in results),
         penalty_base="everything in the fastest tier, of the job that loses most", jobs=tuple(results),
         contention=max(result.contention for result in results),
-        pools=together.pools, assumptions=(*results[0].assumptions, *still),
+        pools=together.pools, assumptions=(*results[0].assumptions, *still, *met_notes),
     )  # fmt: skip
 
 

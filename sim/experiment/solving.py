@@ -10,9 +10,10 @@ from sim.experiment.overflow import swap_of
 from sim.experiment.preparing import homes, prepare
 from sim.kept import Kept
 from sim.metrics import Summary, TierUse, summarise
-from sim.metrics.inference import InferenceTimes, inference_times
+from sim.metrics.inference import InferenceTimes, inference_times, mean_times
 from sim.metrics.steady import extrapolated, repeats
 from sim.metrics.summary import tier_uses
+from sim.program.life import first_step, step_replays
 from sim.records import Program, Replay, Step, TierPeak
 from sim.scenario import Options, Scenario, Trace
 from sim.workload.inference import Inference
@@ -137,12 +138,18 @@ def _in_time(program: Program, options: Options) -> Replay:
 def summarised(scenario: Scenario, program: Program, replay: Replay) -> tuple[Summary, InferenceTimes | None]:
     """Statistics of the replay; those of an inference cover the whole answer, not just the sampled tokens."""
     times = _inference(scenario, program, replay)
-    return summarise(program, replay, stretch=times.stretch(replay) if times else None), times
+    is_sampled = times is not None and scenario.job.steps == 1  # several answers are written out whole
+    return summarise(program, replay, stretch=times.stretch(replay) if times and is_sampled else None), times
 
 
 def _inference(scenario: Scenario, program: Program, replay: Replay) -> InferenceTimes | None:
     workload = scenario.job.workload
     if not isinstance(workload, Inference):
         return None
-    num_sequences = workload.batch_size * workload.num_batches
-    return inference_times(program, replay, output_length=workload.output_length, num_sequences=num_sequences)
+    num_sequences, length = workload.batch_size * workload.num_batches, workload.output_length
+    one = first_step(program) if scenario.job.steps > 1 else program
+    answers = [
+        inference_times(one, seen, output_length=length, num_sequences=num_sequences)
+        for seen in step_replays(replay, scenario.job.steps)
+    ]
+    return mean_times(answers) if len(answers) > 1 else answers[0]

@@ -198,6 +198,11 @@ def _pools(machine: Machine, program: Program) -> list[Pool]:
     return found
 
 
+def is_granted(together: Together, scenario: Scenario) -> bool:
+    """Whether a pool with dynamic capacity grants what the jobs allocate."""
+    return bool(_pools(scenario.machine, together.program))
+
+
 def _replayed(program: Program, scenario: Scenario, pools: Sequence[Pool]) -> tuple[Replay, str]:
     """The replay, with pool managers beside it where pools are dynamic; and why they failed if they did."""
     from sim.engine import replay, run_checked

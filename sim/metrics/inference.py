@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from sim.errors import InternalError
@@ -63,6 +64,22 @@ def inference_times(program: Program, replay: Replay, *, output_length: int, num
         tokens_per_s=num_sequences * output_length / total_s,
         decode_tokens_per_s=num_sequences * decoded / decode_s if decoded else 0.0,
         total_s=total_s,
+    )
+
+
+def mean_times(answers: Sequence[InferenceTimes]) -> InferenceTimes:
+    """Mean seconds of several answers alike, and the tokens per second of all of them in a row."""
+    num = len(answers)
+    total_s = sum(item.total_s for item in answers)
+    decode_s = total_s - sum(item.time_to_first_token_s for item in answers)
+    tokens = sum(item.tokens_per_s * item.total_s for item in answers)
+    decoded = sum(item.decode_tokens_per_s * (item.total_s - item.time_to_first_token_s) for item in answers)
+    return InferenceTimes(
+        time_to_first_token_s=(total_s - decode_s) / num,
+        time_per_output_token_s=sum(item.time_per_output_token_s for item in answers) / num,
+        tokens_per_s=tokens / total_s,
+        decode_tokens_per_s=decoded / decode_s if decoded else 0.0,
+        total_s=total_s / num,
     )
 
 

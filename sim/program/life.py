@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from sim.records import Allocation, Kind, Operation, Program, Replay, Stream
+from sim.records import Allocation, Kind, Operation, OperationRecord, Program, Replay, Stream
 
 #: between an operation and the step that it belongs to, from the second on
 _OF_STEP = "#"
@@ -53,6 +53,30 @@ def step_ends(replay: Replay, num_steps: int) -> tuple[float, ...]:
     """When each step of the job ended, seconds from its start."""
     times = {record.id: record.end_s for record in replay.operations if record.id.startswith(f"{_STEPS}.")}
     return (*(times[f"{_STEPS}.{step}"] for step in range(1, num_steps)), replay.makespan_s)
+
+
+def first_step(program: Program) -> Program:
+    """The operations of a job's first step only, named as in :func:`step_replays`."""
+    return replace(program, operations=tuple(op for op in program.operations if _OF_STEP not in op.id))
+
+
+def step_replays(replay: Replay, num_steps: int) -> tuple[Replay, ...]:
+    """The operations of each step of a job, timed from the step's start and named as those of the first."""
+    if num_steps == 1:
+        return (replay,)
+    begins_s = (0.0, *step_ends(replay, num_steps)[:-1])
+    found: tuple[list[OperationRecord], ...] = tuple([] for _ in range(num_steps))
+    for record in replay.operations:
+        name, _, number = record.id.rpartition(_OF_STEP)
+        step = int(number) if name else 0
+        if record.id.startswith(f"{_STEPS}."):
+            continue
+        begin_s = begins_s[step]
+        times = (max(0.0, value - begin_s) for value in (record.ready_s, record.start_s, record.end_s))
+        found[step].append(OperationRecord(name or record.id, *times))
+    ends_s = step_ends(replay, num_steps)
+    rows = zip(found, begins_s, ends_s, strict=True)
+    return tuple(replace(replay, operations=tuple(own), makespan_s=end_s - begin_s) for own, begin_s, end_s in rows)
 
 
 def _named(name: str, step: int) -> str:
