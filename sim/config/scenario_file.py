@@ -15,7 +15,15 @@ from sim.config.jobs_block import jobs_from
 from sim.config.locate import locate
 from sim.config.measured_block import claim_from, measured_from
 from sim.config.overlay import overlaid
-from sim.config.scenario_keys import KEYS, check_study_keys, name_of, question_of, refuse_other_kinds, stated_assumptions
+from sim.config.scenario_keys import (
+    KEYS,
+    check_study_keys,
+    name_of,
+    question_of,
+    refuse_aside,
+    refuse_other_kinds,
+    stated_assumptions,
+)
 from sim.config.short_form import on_all_gpus, written_out
 from sim.config.sweep import Assignment, Sweep, parse_sweep
 from sim.config.topology_block import machine_from_block
@@ -220,6 +228,7 @@ def _overlaid(document: Document, overlay: Mapping[str, object]) -> Document:
     """The document with the paths of `overlay` set; their faults point at the sweep's line."""
     if not overlay:
         return document
+    refuse_aside(overlay, document)
     try:
         data = overlaid(document.data, overlay)
     except InputError as error:

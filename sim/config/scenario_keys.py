@@ -13,6 +13,8 @@ from sim.config.jobs_block import WORKLOAD_MEANING
 from sim.config.validation import FaultList, refuse_unknown
 from sim.config.yaml_source import Document, describe
 from sim.errors import InputError
+from sim.workload.inference import Inference
+from sim.workload.training import Training
 
 #: every key of a scenario file, with its meaning (JSON Schema and `check` show it)
 KEYS: Mapping[str, str] = {
@@ -40,6 +42,9 @@ _OTHERS = {
     "tables": ("a table of measurements", "compare with it by `tiersim validate FILE`"),
     "parts": ("a part catalogue", "give its parts in a topology's `parts:`"),
 }
+#: blocks that a point of a sweep may change
+_SWEPT = ("topology", "workload", "placement", "jobs", "options")
+_BLOCKS: Mapping[str, type] = {"training": Training, "inference": Inference}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -92,3 +97,23 @@ def check_study_keys(document: Document, faults: FaultList) -> None:
     money = data.get("prices")
     if isinstance(money, str) and not any((folder / money).is_file() for folder in (Path(document.file).parent, Path())):
         faults.append(document.fault(("prices",), f"no such file {money!r}", "paths are relative to this file"))
+
+
+def refuse_aside(overlay: Mapping[str, object], document: Document) -> None:
+    """Raises InputError for paths of a sweep or a baseline that lead into no block of the machine or of a job."""
+    for path in overlay:
+        first = path.partition(".")[0]
+        if first in _SWEPT:
+            continue
+        workload = document.data.get("workload")
+        asked = workload if isinstance(workload, Mapping) else {}
+        kind = next((kind for kind, block in _BLOCKS.items() if kind in asked and first in block.__annotations__), "")
+        if first in _BLOCKS:
+            remedy = f"did you mean 'workload.{path}'?"
+        elif kind:
+            remedy = f"did you mean 'workload.{kind}.{path}'?"
+        else:
+            remedy = f"paths begin with {', '.join(_SWEPT[:-1])} or {_SWEPT[-1]}, a device's with topology: topology.gpu0.part"
+        in_baseline = ("compare", "baseline", path)
+        where = in_baseline if in_baseline in document.positions else ("sweep", path)
+        raise InputError(document.fault(where, f"{path!r} is no path from the top of the file", remedy))

@@ -386,3 +386,45 @@ def test_qlora_means_four_bits_unless_told_otherwise(adapter: str, stored: str) 
 def test_qlora_over_sixteen_bits_is_a_fault() -> None:
     with pytest.raises(InputError, match=r"adapter\.base: qlora keeps the frozen weights in 4 or 8 bits"):
         load(f"{BASE}    adapter: {{type: qlora, base: bf16}}\n").resolve()
+
+
+@pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        (
+            "sweep: {batch_size: [1, 2]}",
+            "'batch_size' is no path from the top of the file; did you mean 'workload.training.batch_size'?",
+        ),
+        (
+            "sweep: {training.batch_size: [1, 2]}",
+            "'training.batch_size' is no path from the top of the file; did you mean 'workload.training.batch_size'?",
+        ),
+        (
+            "sweep: {optimizer.type: [adamw, sgd]}",
+            "'optimizer.type' is no path from the top of the file; did you mean 'workload.training.optimizer.type'?",
+        ),
+        (
+            "sweep: {gpu0.power_cap: [200 W]}",
+            "'gpu0.power_cap' is no path from the top of the file; paths begin with topology, workload, placement, jobs or options, a device's with topology: topology.gpu0.part",
+        ),
+    ],
+)
+def test_a_swept_path_that_leads_nowhere_is_refused_at_its_line(block: str, fault: str) -> None:
+    name = block.partition("{")[2].partition(":")[0]
+    assert faults(f"{BASE}{block}\n") == [f"f.yaml:11: sweep.{name}: {fault}"]
+
+
+def test_a_baseline_and_a_choice_that_lead_nowhere_are_refused() -> None:
+    baseline = load(f"{BASE}compare:\n  baseline: {{batch_size: 2}}\n")
+    with pytest.raises(InputError, match=r"f?.*:12: compare.baseline.batch_size: 'batch_size' is no path"):
+        baseline.check()
+    (told,) = faults(f"{BASE}sweep:\n  choices: {{size: {{small: {{batch_size: 1}}, large: {{batch_size: 8}}}}}}\n")
+    assert "'batch_size' is no path from the top of the file" in told
+
+
+@pytest.mark.parametrize(
+    "path", ["workload.training.batch_size", "topology.gpu0.power_cap", "placement.optimizer_states", "options.level"]
+)
+def test_swept_paths_into_blocks_are_taken(path: str) -> None:
+    value = {"batch_size": 2, "power_cap": "300 W", "optimizer_states": "dram", "level": "full"}[path.rpartition(".")[2]]
+    assert load(f"{BASE}sweep: {{{path}: [{value}]}}\n").plan is not None
