@@ -53,45 +53,48 @@ def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
     fig = figure(9.0, 5.0)
     axes = fig.add_subplot()
     places = _places(points, over, is_numeric=is_numeric)
+    has_bands = len(lines) <= _MAX_BANDS and metric in _WITH_BAND
     handles, labels = [], []
     for index, (key, members) in enumerate(list(lines.items())[:MAX_LINES]):
-        drawn = [
+        drawn = sorted(
             (places[_key(point, over)], factor * point[metric], point.get("band") or (1.0, 1.0))
             for point in members
             if _is_drawn(point, metric)
-        ]
-        drawn.sort()
-        style = {"color": SERIES[index % len(SERIES)], "marker": MARKERS[index % len(MARKERS)], "markersize": 5}
-        (line,) = axes.plot([x for x, _y, _band in drawn], [y for _x, y, _band in drawn], linewidth=1.8, **style)
-        if len(lines) <= _MAX_BANDS and metric in _WITH_BAND:
-            _draw_band(axes, drawn, metric, SERIES[index % len(SERIES)])
-        handles.append(line)
+        )
+        handles.append(_draw_line(axes, drawn, index))
         labels.append(key or label)
+        if has_bands:
+            _draw_band(axes, drawn, metric, SERIES[index % len(SERIES)])
     axes.set_ylim(bottom=0)
     missing = sorted({places[_key(point, over)] for point in points if not _is_drawn(point, metric)})
     if missing:
         (cross,) = axes.plot(missing, [0.0] * len(missing), "x", color="#B00020", markersize=9, clip_on=False, linestyle="none")
         handles.append(cross)
         labels.append("does not fit")
+    _mark_places(axes, places, over, units.pop() if is_numeric else "", is_numeric=is_numeric)
+    axes.set_ylabel(f"{label} ({unit})")
+    plain(axes, grid="both")
+    has_band = has_bands and any("band" in point for point in points)
+    titled(fig, finding(name, points, metric), _detail(len(lines) - MAX_LINES, has_band=has_band))
+    if len(labels) > 1:
+        legend_below(fig, handles, labels, num_columns=3)
+    return fig
+
+
+def _draw_line(axes: Any, drawn: Sequence[tuple[float, float, tuple[float, float]]], index: int) -> Any:
+    """The `index`-th line, in its colour and with its marker."""
+    style = {"color": SERIES[index % len(SERIES)], "marker": MARKERS[index % len(MARKERS)], "markersize": 5}
+    (line,) = axes.plot([x for x, _y, _band in drawn], [y for _x, y, _band in drawn], linewidth=1.8, **style)
+    return line
+
+
+def _mark_places(axes: Any, places: Mapping[str, float], over: str, unit: str, *, is_numeric: bool) -> None:
+    """What stands along the axis of the parameter `over`."""
     if not is_numeric:
         axes.set_xticks(list(places.values()), [_short(text) for text in places])
     elif all(float(x).is_integer() for x in places.values()):
         axes.xaxis.get_major_locator().set_params(integer=True)
-    (own, *_) = units if is_numeric else {""}
-    axes.set_xlabel(f"{short_path(over)} ({own})" if own else short_path(over))
-    axes.set_ylabel(f"{label} ({unit})")
-    plain(axes, grid="both")
-    hidden = len(lines) - MAX_LINES
-    titled(
-        fig,
-        finding(name, points, metric),
-        _detail(
-            hidden, has_band=any("band" in point for point in points) and len(lines) <= _MAX_BANDS and metric in _WITH_BAND
-        ),
-    )
-    if len(labels) > 1:
-        legend_below(fig, handles, labels, num_columns=3)
-    return fig
+    axes.set_xlabel(f"{short_path(over)} ({unit})" if unit else short_path(over))
 
 
 def draw_sweep(name: str, points: Sequence[Point], metric: str, path: Path) -> Path:
