@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from sim.study.validation import Report
+    from sim.study.validation_rows import Row
 
 #: error from which a row ought to say what is known of it
 _FAR = 0.25
@@ -45,7 +47,6 @@ def command(
         _judge_article(paths, article)
         return
     from sim.study.row_files import read_rows
-    from sim.study.validation import run_rows
     from sim.study.validation_output import chosen_family, to_json
 
     rows = read_rows(paths or [data_folder() / "scenarios" / "validation"])
@@ -53,22 +54,7 @@ def command(
         rows = [row for row in rows if row.family == chosen_family(family)]
     if is_fast:
         rows = [row for row in rows if row.is_fast]
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("predicting", total=None)
-        report = run_rows(
-            rows, num_workers=workers, on_progress=lambda done, total: bar.update(task, completed=done, total=total)
-        )
-        unseen = None
-        if is_left_out:
-            from sim.study.validation import left_out
-
-            bar.reset(task, description="predicting what was held out")
-            unseen = left_out(
-                rows, num_workers=workers, on_progress=lambda done, total: bar.update(task, completed=done, total=total)
-            )
+    report, unseen = _predict(rows, workers, is_left_out=is_left_out)
     if reference:
         _write_reference(report, unseen, reference, readme, rows_are_fast=is_fast)
     if out:
@@ -84,6 +70,26 @@ def command(
         _print_unexplained(report)
     for outcome in sorted(report.outcomes, key=lambda o: -abs(o.error))[:worst]:
         typer.echo(f"{100 * outcome.error:+8.1f} %  {outcome.row.id}")
+
+
+def _predict(rows: Sequence[Row], workers: int, *, is_left_out: bool) -> tuple[Report, Report | None]:
+    """Reports of the rows, and of the rows with constants fitted without their family; a bar shows how far it is."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sim.study.validation import left_out, run_rows
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("predicting", total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        report = run_rows(rows, num_workers=workers, on_progress=show)
+        if not is_left_out:
+            return report, None
+        bar.reset(task, description="predicting what was held out")
+        return report, left_out(rows, num_workers=workers, on_progress=show)
 
 
 def _print_table(report: Report, unseen: Report | None) -> None:
