@@ -72,6 +72,7 @@ def test_the_difference_of_two_results_is_drawn(folder, tmp_path):
     summary = json.loads((other / "summary.json").read_text())
     point = summary["points"][0]
     point["step_time_s"] *= 2
+    point["tokens_per_s"] /= 2
     point["breakdown_s"]["idle"] += point["step_time_s"] / 2
     (other / "summary.json").write_text(json.dumps(summary))
     text = report_page([folder, other])
