@@ -26,6 +26,10 @@ MAX_LINES = 8
 _LEAST_PER_LINE = 1.5
 #: bands of more lines than this would cover each other
 _MAX_BANDS = 3
+#: a wider range of values gets a logarithmic axis: lines at its foot could not be told apart
+_WIDE = 50
+#: height between crosses at one place, as a share of the axis
+_CROSS_STEP = 0.035
 _LEAST_FOR_A_BAND = 2
 #: what an error of the time carries over to
 _WITH_BAND = ("step_time_s", "tokens_per_s", "time_per_output_token_s")
@@ -65,14 +69,12 @@ def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
         labels.append(key or label)
         if has_bands:
             _draw_band(axes, drawn, metric, SERIES[index % len(SERIES)])
-    axes.set_ylim(bottom=0)
-    missing = sorted({places[_key(point, over)] for point in points if not _is_drawn(point, metric)})
-    if missing:
-        (cross,) = axes.plot(missing, [0.0] * len(missing), "x", color="#B00020", markersize=9, clip_on=False, linestyle="none")
+    is_wide = _scaled(axes, [factor * point[metric] for point in points if _is_drawn(point, metric)])
+    if cross := _cross_out(axes, lines, places, over, metric):
         handles.append(cross)
-        labels.append("does not fit")
+        labels.append("does not fit" if len(lines) == 1 else "does not fit (in the colour of its line)")
     _mark_places(axes, places, over, units.pop() if is_numeric else "", is_numeric=is_numeric)
-    axes.set_ylabel(f"{label} ({unit})")
+    axes.set_ylabel(f"{label} ({unit}{', logarithmic' if is_wide else ''})")
     plain(axes, grid="both")
     has_band = has_bands and any("band" in point for point in points)
     titled(fig, finding(name, points, metric), _detail(len(lines) - MAX_LINES, has_band=has_band))
@@ -100,6 +102,35 @@ def _mark_places(axes: Any, places: Mapping[str, float], over: str, unit: str, *
 def draw_sweep(name: str, points: Sequence[Point], metric: str, path: Path) -> Path:
     """As :func:`sweep_figure`, into a file."""
     return save(sweep_figure(name, points, metric), path)
+
+
+def _scaled(axes: Any, values: Sequence[float]) -> bool:
+    """From zero, or logarithmic where a linear axis would press lines onto it; returns whether it is."""
+    is_wide = bool(values) and min(values) > 0 and max(values) > _WIDE * min(values)
+    if is_wide:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _position: readable(value))
+        axes.set_ylim(min(values) / 2, 2 * max(values))
+    else:
+        axes.set_ylim(bottom=0)
+    return is_wide
+
+
+def _cross_out(axes: Any, lines: Mapping[str, Sequence[Point]], places: Mapping[str, float], over: str, metric: str) -> Any:
+    """A cross on the axis for each point that does not fit, those of one place above each other; None without any."""
+    above: dict[float, int] = {}
+    cross = None
+    for index, members in enumerate(list(lines.values())[:MAX_LINES]):
+        missing = sorted({places[_key(point, over)] for point in members if not _is_drawn(point, metric)})
+        for place in missing:
+            above[place] = above.get(place, -1) + 1
+        if not missing:
+            continue
+        (cross,) = axes.plot(
+            missing, [_CROSS_STEP * above[place] for place in missing], "x", color=SERIES[index % len(SERIES)], markersize=8,
+            markeredgewidth=2, clip_on=False, linestyle="none", transform=axes.get_xaxis_transform(),
+        )  # fmt: skip
+    return cross
 
 
 def _draw_band(axes: Any, drawn: Sequence[tuple[float, float, tuple[float, float]]], metric: str, colour: str) -> None:

@@ -15,6 +15,8 @@ Point = Mapping[str, Any]
 _NEAR = 0.06
 #: share of an axis that a letter of a mark's name takes
 _LETTER = 0.014
+#: behind a text that a line may cross
+_HALO = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 #: per cent of the hosts' memory below which a pool saves nothing
 _LEAST_SAVED = 0.5
 #: share of a load's latency below which a wait is none
@@ -96,7 +98,7 @@ def _name_marks(axes: Any, places: Sequence[tuple[float, float, str]]) -> None:
             if all(
                 left + width < a or a + length < left or abs(bottom + _NEAR / 4 - b) > _NEAR * 0.7 for a, b, length in taken
             ):
-                axes.annotate(text, (x, y), xytext=(5, below), textcoords="offset points", fontsize=8)
+                axes.annotate(text, (x, y), xytext=(5, below), textcoords="offset points", fontsize=8, bbox=_HALO)
                 taken.append((left, bottom, width))
                 break
 

@@ -5,6 +5,7 @@ Colours are Okabe and Ito's set (distinguishable with any colour vision), one pe
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,9 +55,15 @@ def figure(width: float = 9.0, height: float = 5.0) -> Any:
 def titled(fig: Any, finding: str, detail: str = "") -> None:
     """A title that states the finding, and one smaller line on what is shown."""
     width = int(fig.get_figwidth() * 9.3)
-    fig.suptitle(textwrap.fill(finding, width), x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+    fig.suptitle(_filled(finding, width), x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
     if detail:
-        fig.axes[0].set_title(textwrap.fill(detail, int(width * 1.25)), loc="left", fontsize=9, color="#555555")
+        fig.axes[0].set_title(_filled(detail, int(width * 1.25)), loc="left", fontsize=9, color="#555555")
+
+
+def _filled(text: str, width: int) -> str:
+    """The text in lines; a number stays beside its unit."""
+    held = re.sub(r"(?<=\d) (?=(?:[kMGT]i?B|tokens|GB|TB|[num]?s|x|%|W)(?:/s)?(?:\W|$))", "\xa0", text)
+    return textwrap.fill(held, width).replace("\xa0", " ")
 
 
 def plain(axes: Any, *, grid: str = "x") -> None:
@@ -72,7 +79,7 @@ def plain(axes: Any, *, grid: str = "x") -> None:
 def legend_below(fig: Any, handles: Sequence[Any], labels: Sequence[str], *, num_columns: int = 4) -> None:
     """The legend under the axes, never over data, in as many columns as fit beside each other."""
     if handles:
-        column_inch = 0.6 + 0.075 * max(len(label) for label in labels)  # the sample, and letters of 9 points
+        column_inch = 0.6 + 0.068 * max(len(label) for label in labels)  # the sample, and letters of 9 points
         num_columns = max(1, min(num_columns, len(labels), int(fig.get_figwidth() / column_inch)))
         fig.legend(handles, labels, loc="outside lower left", ncols=num_columns, frameon=False, fontsize=9)
 

@@ -44,8 +44,18 @@ def parity(pairs: Pairs, path: Path) -> None:
     if names:
         fig.supxlabel("measured / geometric mean of the measured values of that unit", fontsize=9)
         fig.supylabel("predicted / the same mean", fontsize=9)
-    fig.suptitle("Predicted against measured; bands are ±10 % and ±25 %", x=0.01, ha="left", fontsize=12, fontweight="bold")
+    fig.suptitle(_finding(pairs), x=0.01, ha="left", fontsize=12, fontweight="bold")
     fig.savefig(path, dpi=130, format="png")
+
+
+def _finding(pairs: Pairs) -> str:
+    """How many of all values lie within both bands."""
+    errors = [abs(predicted / measured - 1) for points in pairs.values() for predicted, measured, _unit in points if measured]
+    if not errors:
+        return "Predicted against measured: no values"
+    inside = [100 * sum(error <= band for error in errors) / len(errors) for band in (0.1, 0.25)]
+    shares = f"{inside[0]:.0f} % within ±10 %, {inside[1]:.0f} % within ±25 % (the bands)"
+    return f"Predicted against measured: of {len(errors):,} values {shares}"
 
 
 def _relative(values: Sequence[tuple[float, float, str]]) -> list[tuple[float, float]]:

@@ -33,6 +33,10 @@ def _of_matrix(panel: Matrix) -> str:
     return f"{panel.title}: from {ends[0]} to {ends[1]}"
 
 
+#: a curve that ends below this share of where it starts falls
+_FALLING = 0.9
+
+
 def _of_curve(panel: Curve) -> str:
     first = panel.lines[0]
     points = sorted(first.points)
@@ -49,6 +53,9 @@ def _of_curve(panel: Curve) -> str:
         one, every = points[0], points[-1]
         together = f"{every[0]:.0f} together {format_bandwidth(every[1])} ({every[1] / one[1]:.3g}x)"
         return f"{panel.title}: one {format_bandwidth(one[1])}, {together}"
+    if panel.y.dimension != "bandwidth" and points[-1][1] < _FALLING * points[0][1]:
+        ends = [f"{points[0][1] / 1e9:.3g}", f"{points[-1][1] / 1e9:.3g}"]
+        return f"{panel.title}: {first.name} falls from {ends[0]} to {ends[1]} billion/s beyond the caches"
     best = max(y for _x, y in points)
     half = next(x for x, y in points if y >= 0.5 * best)
     knob = format_bytes(half) if panel.x.dimension == "bytes" else f"{half:,.0f} {panel.x.label}"

@@ -26,7 +26,7 @@ from sim.records import (
     Tier,
     TierPeak,
 )
-from sim.report import bars, curves, findings, gantt, machine_picture, over_time, style
+from sim.report import bars, curves, findings, gantt, machine_picture, over_time, style, validation
 
 GIB = 2.0**30
 PROGRAM = Program(
@@ -206,3 +206,28 @@ def test_a_short_operation_of_a_long_step_is_seen() -> None:
     widths = [path.get_extents().width for bars in axes.collections for path in bars.get_paths()]
     span = axes.get_xlim()[1] - axes.get_xlim()[0]
     assert min(widths) / span * fig.get_size_inches()[0] * 150 > 1.0  # points of the saved picture
+
+
+def test_a_title_keeps_a_number_beside_its_unit() -> None:
+    fig = style.figure(4.0, 3.0)
+    style.titled(fig, "an answer's time per token takes 15 ms where")
+    assert fig.get_suptitle().splitlines() == ["an answer's time per token takes", "15 ms where"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ({}, "no values"),
+        (
+            {"a": [(1.05, 1.0, "s"), (0.8, 1.0, "s")], "b": [(2.0, 1.0, "s")]},
+            "of 3 values 33 % within ±10 %, 67 % within ±25 %",
+        ),
+    ],
+)
+def test_parity_says_how_many_values_lie_in_the_bands(
+    pairs: dict[str, Any], said: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("matplotlib.figure.Figure.suptitle", lambda _self, text, **_style: seen.append(text))
+    validation.parity(pairs, tmp_path / "p.png")
+    assert said in seen[0]

@@ -93,3 +93,32 @@ def test_draws_get_a_panel_per_parameter_and_grids_get_lines(num_lengths: int, n
         assert [axes.get_xlabel() for axes in fig.axes] == ["cpu0.taken (%)", "sequence_length"]
         assert [len(axes.lines[0].get_xdata()) for axes in fig.axes] == [19, 19]
         assert fig._suptitle.get_text().replace("\n", " ").startswith("demo: throughput is highest at cpu0.taken 19.12%,")
+
+
+def _two_lines(most_s, misfits):
+    times = {(name, x): 1.0 if name == "a" else most_s for name in "ab" for x in (1, 2)}
+    return [
+        {
+            "parameters": {"workload.training.batch_size": x, "placement.weights": name},
+            "fits": (name, x) not in misfits,
+            "step_time_s": None if (name, x) in misfits else seconds,
+        }
+        for (name, x), seconds in times.items()
+    ]
+
+
+@pytest.mark.parametrize(("most_s", "scale", "unit"), [(50.0, "linear", "(s)"), (50.1, "log", "(s, logarithmic)")])
+def test_lines_far_apart_get_a_logarithmic_axis(most_s, scale, unit):
+    axes = sweep_figure("s", _two_lines(most_s, ()), "step_time_s").axes[0]
+    assert axes.get_yscale() == scale
+    assert axes.get_ylabel().endswith(unit)
+    assert (axes.get_ylim()[0] == 0.0) == (scale == "linear")
+
+
+def test_a_point_that_does_not_fit_is_crossed_out_in_the_colour_of_its_line():
+    axes = sweep_figure("s", _two_lines(2.0, {("a", 2), ("b", 2), ("b", 1)}), "step_time_s").axes[0]
+    colours = {line.get_color() for line in axes.lines if line.get_marker() != "x"}
+    crosses = [line for line in axes.lines if line.get_marker() == "x"]
+    assert {line.get_color() for line in crosses} == colours
+    assert [len(line.get_xdata()) for line in crosses] == [1, 2]
+    assert crosses[0].get_ydata()[0] < crosses[1].get_ydata()[-1], "two at one place stand above each other"
