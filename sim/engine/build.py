@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from sim.engine.arrays import LINKED, Arrays
 from sim.engine.columns import Columns
 from sim.errors import Fault, InputError
-from sim.records import Operation, Program, Stream
+from sim.records import Channel, Operation, Program, Stream, Tier
 
 
 def build(program: Program, *, is_open: bool = False) -> Arrays:
@@ -15,21 +16,10 @@ def build(program: Program, *, is_open: bool = False) -> Arrays:
 
     `is_open`: operations, bandwidths and caps may change during the replay, so any channel may couple flows.
     """
-    faults: list[Fault] = []
     channels = sorted(program.channels, key=lambda channel: channel.name)
     tiers = sorted(program.tiers, key=lambda tier: tier.name)
     streams = sorted(program.streams, key=lambda stream: stream.name)
-    for what, names in (
-        ("channel", [channel.name for channel in channels]),
-        ("tier", [tier.name for tier in tiers]),
-        ("stream", [stream.name for stream in streams]),
-    ):
-        faults.extend(Fault(what=f"two {what}s are called {a!r}") for a, b in pairwise(names) if a == b)
-    faults.extend(
-        Fault(what=f"channel {channel.name!r} has bandwidth {channel.bandwidth_per_s!r}", remedy="make it > 0")
-        for channel in channels
-        if not channel.bandwidth_per_s > 0.0
-    )
+    faults = _faults(channels, tiers, streams)
     columns = Columns(
         {channel.name: i for i, channel in enumerate(channels)},
         {tier.name: i for i, tier in enumerate(tiers)},
@@ -49,16 +39,40 @@ def build(program: Program, *, is_open: bool = False) -> Arrays:
     )
     columns.fill(arrays)
     couple(arrays)
-    for allocation, multiplicity in program.resident:
-        tier = columns.tier_of.get(allocation.tier, -1)
-        if tier < 0:
-            faults.append(Fault(what=f"resident bytes are in unknown tier {allocation.tier!r}"))
-        else:
-            share = allocation.size_bytes * multiplicity / tiers[tier].multiplicity
-            arrays.resident.append((tier, allocation.tensor_class, share))
+    faults += _place_resident(arrays, program, columns.tier_of)
     if faults:
         raise InputError(faults)
     return arrays
+
+
+def _faults(channels: Sequence[Channel], tiers: Sequence[Tier], streams: Sequence[Stream]) -> list[Fault]:
+    """Faults of names given twice, and of channels that carry nothing. Each sequence is sorted by name."""
+    faults: list[Fault] = []
+    for what, names in (
+        ("channel", [channel.name for channel in channels]),
+        ("tier", [tier.name for tier in tiers]),
+        ("stream", [stream.name for stream in streams]),
+    ):
+        faults.extend(Fault(what=f"two {what}s are called {a!r}") for a, b in pairwise(names) if a == b)
+    faults.extend(
+        Fault(what=f"channel {channel.name!r} has bandwidth {channel.bandwidth_per_s!r}", remedy="make it > 0")
+        for channel in channels
+        if not channel.bandwidth_per_s > 0.0
+    )
+    return faults
+
+
+def _place_resident(arrays: Arrays, program: Program, tier_of: Mapping[str, int]) -> list[Fault]:
+    """Adds the bytes that are there throughout; returns the faults of those in unknown tiers."""
+    faults = []
+    for allocation, multiplicity in program.resident:
+        tier = tier_of.get(allocation.tier, -1)
+        if tier < 0:
+            faults.append(Fault(what=f"resident bytes are in unknown tier {allocation.tier!r}"))
+        else:
+            share = allocation.size_bytes * multiplicity / arrays.tiers[tier].multiplicity
+            arrays.resident.append((tier, allocation.tensor_class, share))
+    return faults
 
 
 def append(arrays: Arrays, operation: Operation) -> int:
