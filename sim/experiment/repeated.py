@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from sim.experiment.together import Together, is_granted, simulate
+from sim.metrics.steady import per_step
 from sim.scenario import Scenario
 from sim.workload.inference import Inference
 
@@ -40,6 +41,9 @@ def met(scenario: Scenario) -> tuple[Scenario, Together, tuple[str, ...]]:
         jobs = tuple(dataclasses.replace(job, steps=num) for job, num in zip(scenario.jobs, steps, strict=True))
         scenario = dataclasses.replace(scenario, jobs=jobs)
         together = simulate(scenario)
+    rounds = min(job.steps for job in scenario.jobs)  # of the longest job, whose step the whole stands for
+    if rounds > 1:
+        together = dataclasses.replace(together, summary=per_step(together.summary, rounds))
     return scenario, together, _told(scenario)
 
 

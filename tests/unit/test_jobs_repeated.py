@@ -82,6 +82,17 @@ def test_what_would_take_too_long_runs_once_and_says_so(monkeypatch):
     assert any("more than 1,000 operations" in note for note in result.assumptions)
 
 
+def test_all_jobs_together_are_told_for_one_step_of_the_longest():
+    """Not the end of all repetitions: their number hops along a sweep."""
+    pair = [TRAIN, serve("host", "gpu1", device="cpu", output_length=60)]
+    result = together(*pair)
+    rounds = min(len(job.steps_s) for job in result.jobs)
+    assert rounds > 1
+    assert result.summary.step_time_s == pytest.approx(max(job.summary.step_time_s for job in result.jobs), rel=0.06)
+    assert result.replay.makespan_s == pytest.approx(rounds * result.summary.step_time_s)
+    assert result.summary.tokens_per_s == pytest.approx(sum(job.summary.tokens_per_s for job in result.jobs), rel=0.06)
+
+
 def test_steps_end_together():
     assert steps_of([1.0, 1.0]) == (1, 1)
     assert steps_of([10.0, 0.5]) == (1, 20)
