@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sim.study.validation import Report
+    from sim.study.validation import Outcome, Report
     from sim.study.validation_rows import Row
 
 #: error from which a row ought to say what is known of it
 _FAR = 0.25
+#: so many rows of files that are named are listed one by one
+_FEW = 12
 
 
 def command(
@@ -35,9 +37,11 @@ def command(
     workers: Annotated[int, typer.Option(help="Processes; default one per CPU.")] = 0,
     is_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Run published measurements through the simulator and print the error by family.
+    """Run published measurements, or your own, through the simulator and print the error by family.
 
     Example: tiersim validate scenarios/validation/collectives
+
+    Example: tiersim validate my-run.yaml, a scenario with measured: [{metric: step_time, value: 71 s, source: my log}]
     """
     import json
 
@@ -68,8 +72,25 @@ def command(
     else:
         _print_skipped(report)
         _print_unexplained(report)
-    for outcome in sorted(report.outcomes, key=lambda o: -abs(o.error))[:worst]:
-        typer.echo(f"{100 * outcome.error:+8.1f} %  {outcome.row.id}")
+    few = len(report.outcomes) if paths and len(report.outcomes) <= _FEW else 0
+    for outcome in sorted(report.outcomes, key=lambda o: -abs(o.error))[: worst or few]:
+        typer.echo(f"{100 * outcome.error:+8.1f} %  {outcome.row.id}{_beside(outcome)}")
+
+
+def _beside(outcome: Outcome) -> str:
+    """Both values of a row, in the unit in which it was measured."""
+    from sim.study.validation_rows import factor
+
+    row = outcome.row
+    if row.verdict or not isinstance(outcome.predicted, float):
+        return ""
+    one = factor(row.unit)
+    unit = "" if row.unit == "1" else f" {row.unit}"
+    return f"  (measured {_shown(row.measured / one)}, predicted {_shown(outcome.predicted / one)}{unit})"
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _predict(rows: Sequence[Row], workers: int, *, is_left_out: bool) -> tuple[Report, Report | None]:

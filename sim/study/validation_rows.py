@@ -44,7 +44,8 @@ _MEASURED = re.compile(r"^=\s*(?P<metric>[a-z0-9_.]+)\s*(?:\[(?P<unit>[^\]]+)\])
 _INPUT = re.compile(r"^(?P<path>[A-Za-z0-9_.\-]+)\s*(?:\[(?P<unit>[^\]]+)\])?$")
 #: units of measured values that are not physical dimensions
 _EXTRA_UNITS = {
-    "tok/s": 1.0, "1": 1.0, "x": 1.0, "%": 0.01, "IOPS": 1.0, "kIOPS": 1e3, "1/s": 1.0, "samples/s": 1.0, "B params": 1e9,
+    "tok/s": 1.0, "tokens/s": 1.0, "1": 1.0,
+    "x": 1.0, "%": 0.01, "IOPS": 1.0, "kIOPS": 1e3, "1/s": 1.0, "samples/s": 1.0, "B params": 1e9,
 }  # fmt: skip
 
 

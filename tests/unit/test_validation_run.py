@@ -7,9 +7,10 @@ import pytest
 
 from sim.cli import run
 from sim.config import parse_yaml
+from sim.config.measured_block import si_value
 from sim.errors import InputError
 from sim.study import validation, validation_output
-from sim.study.validation_rows import rows_of
+from sim.study.validation_rows import factor, rows_of
 
 TABLE = """
 publication: some-paper
@@ -99,7 +100,7 @@ def test_an_error_that_no_law_explains_is_printed_with_what_is_known_of_it(tmp_p
     lines = capsys.readouterr().out.splitlines()
     assert "not explained: +106 %  some-paper/t/told: a slot of half the width" in lines
     assert "off by more than 25 % without a word on why: 1 row (--worst N lists the largest errors)" in lines
-    assert not any("near" in item for item in lines)
+    assert not any("near" in item for item in lines if "(measured " not in item)
 
 
 NOTES = UNEXPLAINED.replace("    columns:", '    unexplained: {"a slow slot": [silent, near.bandwidth]}\n    columns:')
@@ -181,3 +182,18 @@ def test_rows_tell_their_error_as_predicted_without_their_family(report):
     assert first[at] == pytest.approx(seen[first[0]].error, abs=1e-6)
     assert second[at] == ""  # was not predicted without its family
     assert {line[at] for line in validation_output.row_lines(report)} == {""}
+
+
+def test_the_few_rows_of_a_named_file_are_listed_with_both_values(tmp_path, capsys):
+    (tmp_path / "t.yaml").write_text(UNEXPLAINED)
+    assert run(["validate", str(tmp_path / "t.yaml"), "--workers", "1", "--out", ""]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if "(measured " in line]
+    assert [line.split()[0] for line in lines] == sorted((line.split()[0] for line in lines), reverse=True)
+    assert [line.split("(")[1] for line in lines[:2]] == [lines[0].split("(")[1]] * 2
+    assert all("(measured " in line and line.endswith(" GB/s)") for line in lines)
+    assert lines[0].partition("(")[2].startswith("measured 6, predicted 12.3")
+
+
+@pytest.mark.parametrize("unit", ["tokens/s", "tok/s", "ms", "%", "x", "GB/s"])
+def test_units_of_measured_blocks_are_units_of_rows(unit):
+    assert si_value(f"3 {unit}")[0] == pytest.approx(3 * factor(unit))
