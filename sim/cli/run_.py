@@ -59,10 +59,6 @@ def command(
     return max(codes)
 
 
-#: metrics that are counted on the records of the whole step
-_PHASES = frozenset({"forward", "backward", "update"})
-
-
 def _refuse_equal_names(files: list[ScenarioFile]) -> None:
     from sim.errors import Fault, InputError
 
@@ -105,12 +101,13 @@ def _run_one(file: ScenarioFile, folder: Path, shown: _Shown, *, trace: Path | N
     from sim.experiment import run
     from sim.experiment.preparing import with_homes
     from sim.study.measured import beside
+    from sim.study.validation_predict import needs_whole
 
     results = ResultsFolder(folder)  # before the work: an unwritable folder is found at once
     started = time.process_time(), time.perf_counter()
     scenario = file.resolve()
     level = "full" if shown.has_plots or shown.verify or shown.watch else scenario.options.level
-    is_whole = trace is not None or any(entry.metric in _PHASES for entry in scenario.measured)
+    is_whole = trace is not None or needs_whole(entry.metric for entry in scenario.measured)
     options = replace(scenario.options, level=level, verify=shown.verify or scenario.options.verify, is_whole=is_whole)
     with file.places_faults():
         result = run(replace(scenario, options=options))

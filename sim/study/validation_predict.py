@@ -34,8 +34,7 @@ def predict(kind: str, inputs: Mapping[str, Any], metrics: Iterable[str], *, fil
     scenario = scenario_of({**inputs, "name": "validation"}, file=file).resolve()
     found: dict[str, Prediction] = {}
     if times:
-        is_whole = bool(_PHASES & set(times))  # seconds of a phase are counted on the replay
-        asked = replace(scenario, options=replace(scenario.options, is_whole=is_whole))
+        asked = replace(scenario, options=replace(scenario.options, is_whole=needs_whole(times)))
         result = run(asked, with_penalty="offload_penalty" in times)
         found |= {metric: metric_of_result(result, metric) for metric in times}
     if len(times) < len(wanted):
@@ -47,6 +46,11 @@ def predict(kind: str, inputs: Mapping[str, Any], metrics: Iterable[str], *, fil
 _PHASES = frozenset({"forward", "backward", "update"})
 #: metrics that the memory plan answers without a replay
 _MEMORY = ("gpu_allocated", "gpu_reserved", "gpu_peak", "host_peak", "host_init_peak", "host_load_peak", "verdict")
+
+
+def needs_whole(metrics: Iterable[str]) -> bool:
+    """Whether any of the metrics is counted on the records of the whole step."""
+    return not _PHASES.isdisjoint(metrics)
 
 
 def metric_of_result(result: Result, metric: str) -> float:
