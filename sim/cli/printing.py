@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sim.cli.explanation import print_explanation
 from sim.cli.terminal import grouped, plain_table
-from sim.config.measured_block import si_value
+from sim.config.measured_block import si_per
 from sim.units import format_bandwidth, format_bytes, format_rate, format_seconds
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _print_times(result: Result, out: Console) -> None:
 def measured_words(item: Beside) -> str:
     """``Measured step time 11.49 s: predicted 10.65 s, -7.3 % (source)``."""
     entry = item.entry
-    scale = si_value(f"1 {entry.unit}")[0] if entry.unit else 1.0
+    scale = si_per(entry.unit) or 1.0
     measured, predicted = (f"{value / scale:.4g} {entry.unit}".rstrip() for value in (entry.value, item.predicted))
     at = "".join(f" at {key} {value}" for key, value in entry.at.items())
     name = entry.metric.replace("_", " ") + at

@@ -38,11 +38,15 @@ def si_value(raw: object) -> tuple[float, str]:
         return float(raw), ""
     match = _QUANTITY.fullmatch(raw) if isinstance(raw, str) else None
     if match:
-        number, unit = float(match[1].replace("_", "")), match[2]
-        for table in (_COUNTS, *UNITS.values()):
-            if unit in table:
-                return number * table[unit], unit
+        unit = match[2]
+        if (one := si_per(unit)) is not None:
+            return float(match[1].replace("_", "")) * one, unit
     raise ValueError(f"expected a number in a known unit, got {describe(raw)}")
+
+
+def si_per(unit: str) -> float | None:
+    """SI per `unit` of a measured value; None for an unknown one."""
+    return next((table[unit] for table in (_COUNTS, *UNITS.values()) if unit in table), None)
 
 
 def measured_from(raw: object, document: Document, path: NodePath) -> tuple[Measured, ...]:

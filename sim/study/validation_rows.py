@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.config import Document
+from sim.config.measured_block import si_per
 from sim.config.yaml_source import NodePath
 from sim.errors import Fault, InputError
 from sim.study.validation_notes import Notes, read_notes
-from sim.units import UNITS
 
 FAMILIES = (
     "memory_bandwidth", "loaded_latency", "cxl", "copies", "collectives", "gemm", "nvme", "cpu_adam", "unified_memory",
@@ -42,11 +42,8 @@ _TABLE_KEYS = {
 }  # fmt: skip
 _MEASURED = re.compile(r"^=\s*(?P<metric>[a-z0-9_.]+)\s*(?:\[(?P<unit>[^\]]+)\])?$")
 _INPUT = re.compile(r"^(?P<path>[A-Za-z0-9_.\-]+)\s*(?:\[(?P<unit>[^\]]+)\])?$")
-#: units of measured values that are not physical dimensions
-_EXTRA_UNITS = {
-    "tok/s": 1.0, "tokens/s": 1.0, "1": 1.0,
-    "x": 1.0, "%": 0.01, "IOPS": 1.0, "kIOPS": 1e3, "1/s": 1.0, "samples/s": 1.0, "B params": 1e9,
-}  # fmt: skip
+#: units of tables beside those of a scenario's `measured:`
+_EXTRA_UNITS = {"kIOPS": 1e3, "B params": 1e9}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +152,10 @@ def family_of(metric: str, family: str) -> str:
 
 def factor(unit: str) -> float:
     """SI per `unit`; ValueError for an unknown one."""
-    if unit in _EXTRA_UNITS:
-        return _EXTRA_UNITS[unit]
-    for table in UNITS.values():
-        if unit in table:
-            return table[unit]
-    raise ValueError(f"unknown unit {unit!r}")
+    one = _EXTRA_UNITS.get(unit, si_per(unit))
+    if one is None:
+        raise ValueError(f"unknown unit {unit!r}")
+    return one
 
 
 def _rows_of_table(
