@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sim.config.placement_shares import share_from, shares_from
-from sim.config.validation import FaultList, refuse_unknown, suggestion
+from sim.config.validation import FaultList, fault_of, refuse_unknown, suggestion
 from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import Fault, InputError
 from sim.laws.skew import PAGE_BYTES
@@ -83,8 +83,7 @@ def _layers(raw: Mapping[str, object], document: Document, path: NodePath) -> tu
     try:
         return layer_range(raw["layers"])
     except ValueError as error:
-        what, _, remedy = str(error).partition(", write ")
-        raise InputError(document.fault((*path, "layers"), what, f"write {remedy}")) from None
+        raise InputError(fault_of(error, document, (*path, "layers"))) from None
 
 
 def _policy_faults(raw: Mapping[str, object], document: Document, path: NodePath) -> list[Fault]:
@@ -117,8 +116,7 @@ def _uneven(raw: Mapping[str, object], policy: str, document: Document, path: No
         try:
             granule = parse(raw["granule"], "bytes")
         except ValueError as error:
-            what, _, remedy = str(error).partition(", write ")
-            faults.append(document.fault((*path, "granule"), what, f"write {remedy}" if remedy else ""))
+            faults.append(fault_of(error, document, (*path, "granule")))
         else:
             if granule < 64.0:
                 faults.append(
@@ -149,8 +147,7 @@ def policy_options(raw: object, policy: str, document: Document, path: NodePath)
                 raise ValueError(f"expected a number, got {describe(value)}")
             found[name] = number = float(value) if dimension == "number" else parse(value, dimension)
         except ValueError as error:
-            what, _, remedy = str(error).partition(", write ")
-            faults.append(document.fault((*path, key), what, f"write {remedy}" if remedy else ""))
+            faults.append(fault_of(error, document, (*path, key)))
             continue
         if number < least or (dimension == "fraction" and number >= 1.0):
             faults.append(document.fault((*path, key), f"out of range, got {describe(value)}", f"at least {least:g}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from sim.config.validation import FaultList, suggestion
+from sim.config.validation import FaultList, fault_of, suggestion
 from sim.config.yaml_source import Document, NodePath, describe
 from sim.errors import InputError
 from sim.units import parse
@@ -61,8 +61,7 @@ def share_from(value: object, document: Document, path: NodePath, otherwise: str
     try:
         share = parse(value, "fraction")
     except ValueError as error:
-        what, _, remedy = str(error).partition(", write ")
-        raise InputError(document.fault(path, what, f"write {remedy}" if remedy else otherwise)) from None
+        raise InputError(fault_of(error, document, path, otherwise)) from None
     if not 0.0 <= share <= 1.0:
         percent = f"write {value:g}%" if isinstance(value, (int, float)) and 1 < value <= 100 else ""
         raise InputError(document.fault(path, f"a share lies between 0% and 100%, got {describe(value)}", percent))

@@ -97,6 +97,12 @@ def suggestion(word: str, known: Iterable[str], label: str = "known") -> str:
     return f"{label}: {shown}" if names else ""
 
 
+def fault_of(error: object, document: Document, path: NodePath, otherwise: str = "") -> Fault:
+    """The fault of an error that ends in its remedy, ``..., write it as '0-19'``; `otherwise` is that of one without."""
+    what, _, remedy = str(error).partition(", write ")
+    return document.fault(path, what, f"write {remedy}" if remedy else otherwise)
+
+
 def refuse_unknown(data: Mapping[str, object], known: Iterable[str], document: Document, path: NodePath) -> list[Fault]:
     """One fault per key of `data` that is not `known`."""
     names = tuple(known)
@@ -160,8 +166,7 @@ def _fault(cls: type, error: dict[str, Any], document: Document, path: NodePath)
             hint = f"write {{{names[0]}: {str(value).lower() if value is True else value}}}; known keys: {', '.join(names)}"
         return document.fault(here, f"expected {_TYPES[kind]}, got {describe(value)}", hint)
     if kind == "value_error":
-        what, _, remedy = str(context["error"]).partition(", write ")
-        return document.fault(here, what, f"write {remedy}" if remedy else "")
+        return fault_of(context["error"], document, here)
     return document.fault(here, f"{error['msg'].lower()}, got {describe(value)}")
 
 
