@@ -103,6 +103,10 @@ class DeviceEntry:
         default_factory=dict
     )
 
+    def joined_capacity(self, each: float) -> float:
+        """Bytes of all `count` devices together: as written, or that many of a part that holds `each`."""
+        return self.capacity or each * self.count
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEntry:

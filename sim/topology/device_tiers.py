@@ -197,7 +197,7 @@ def _expander(built: Assembly, name: str, entry: DeviceEntry, part: p.Expander) 
     raw = peak(part.channels * entry.count, module.transfers, module.width_bits)
     built.channel(name, raw * module.efficiency * part.media_efficiency * (1 - entry.taken), law=part.latency, device=name)
     media = Media(tier=name, device=name, channel=name, turnaround=module.turnaround, write_cost=module.write_cost)
-    built.tier(entry.capacity or part.capacity * entry.count, "cxl", media)
+    built.tier(entry.joined_capacity(part.capacity), "cxl", media)
 
 
 def _storage(built: Assembly, name: str, entry: DeviceEntry, part: p.Storage) -> None:
@@ -205,7 +205,7 @@ def _storage(built: Assembly, name: str, entry: DeviceEntry, part: p.Storage) ->
     built.channel(name, rate, law=p.Latency(idle=part.read_latency), device=name)
     factor = part.read_bandwidth / part.write_bandwidth
     media = Media(tier=name, device=name, channel=name, write_factor=factor, access_latency_s=part.read_latency)
-    built.tier(entry.capacity or part.capacity * entry.count, part.kind, media)
+    built.tier(entry.joined_capacity(part.capacity), part.kind, media)
 
 
 def cache_by_dram(built: Assembly, name: str, entry: DeviceEntry) -> None:

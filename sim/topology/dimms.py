@@ -99,7 +99,7 @@ def check_memory_mode(path: str, entry: DeviceEntry, part: p.Part, topology: Top
         what = f"{' and '.join(others)} both are behind the DRAM of {sockets[0]}"
         yield Fault(path=f"{path}.mode", what=what, remedy="write them as one device with count:")
     memory = topology.devices[sockets[0]].memory
-    whole = entry.capacity or part.capacity * entry.count
+    whole = entry.joined_capacity(part.capacity)
     if memory is not None and memory.capacity >= whole:
         what = f"{format_bytes(memory.capacity)} of DRAM as a cache of {format_bytes(whole)}"
         yield Fault(

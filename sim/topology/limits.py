@@ -221,7 +221,7 @@ def _grants(path: str, entry: DeviceEntry, part: p.Part, topology: Topology) -> 
                 path=f"{path}.{host}", what=f"no host {host!r}", remedy=f"hosts are {', '.join(sorted(hosts)) or 'none'}"
             )
     if isinstance(part, p.Expander):
-        capacity = entry.capacity or part.capacity * entry.count
+        capacity = entry.joined_capacity(part.capacity)
         if (granted := sum(entry.grants.values())) > capacity:
             yield Fault(
                 path=path, what=f"{gib(granted)} granted, the pool holds {gib(capacity)}",

@@ -245,7 +245,7 @@ def _host_memory(setup: Setup, host: str) -> float:
             total += (entry.capacity or part.memory.capacity) if part.memory else 0.0
     for name, entry, part in setup.entries(p.Expander):
         if setup.devices[name].host == host and isinstance(part, p.Expander):
-            total += entry.capacity or part.capacity * entry.count
+            total += entry.joined_capacity(part.capacity)
     return total
 
 
