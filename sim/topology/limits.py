@@ -88,15 +88,11 @@ def _power_cap(path: str, entry: DeviceEntry, part: p.Part) -> Iterator[Fault]:
 
 def _misplaced(path: str, entry: DeviceEntry, part: p.Part, parts: Mapping[str, p.Part]) -> Iterator[Fault]:
     """Keys of an entry that only some kinds of device have."""
+    is_one_memory = isinstance(part, p.Gpu) and part.cpu
+    apart = ("shares its memory with no CPU", "write it on a GPU with one memory for both")
     is_wrong: Mapping[str, tuple[bool, str, str]] = {  # key -> whether, what, remedy
-        "gpu_share": (
-            (entry.gpu_share or 1.0) < 1.0 and not (isinstance(part, p.Gpu) and part.cpu),
-            "shares its memory with no CPU", "write it on a GPU with one memory for both",
-        ),
-        "gpu_limit": (
-            entry.gpu_limit is not None and not (isinstance(part, p.Gpu) and part.cpu),
-            "shares its memory with no CPU", "write it on a GPU with one memory for both",
-        ),
+        "gpu_share": ((entry.gpu_share or 1.0) < 1.0 and not is_one_memory, *apart),
+        "gpu_limit": (entry.gpu_limit is not None and not is_one_memory, *apart),
         "ecc": (
             entry.ecc is not None and not _has_gddr6(part, parts),
             "keeps no check bits among its data", "leave it out: only NVIDIA's boards with GDDR6 can turn it on or off",
