@@ -20,18 +20,13 @@ from sim.workload.training import Training
 
 def with_lent_memory(workload: object, placement: Placement, machine: Machine) -> Machine:
     """The machine whose GPU kernels find part of their operands in host memory; as it is where all of them fits."""
-    if not machine.lent_bytes or not isinstance(workload, (Training, Inference)):
-        return machine
-    found = spilled_by_gpu(workload, placement, machine)
-    shares = {gpu: spilled / needed for gpu, (spilled, needed) in found.items()}
+    shares = {gpu: spilled / needed for gpu, (spilled, needed) in _spilled(workload, placement, machine).items()}
     return dataclasses.replace(machine, lent_shares=shares) if shares else machine
 
 
 def lent_notes(workload: object, placement: Placement, machine: Machine) -> tuple[str, ...]:
     """What lies in lent memory, in words."""
-    if not machine.lent_bytes or not isinstance(workload, (Training, Inference)):
-        return ()
-    found = spilled_by_gpu(workload, placement, machine)
+    found = _spilled(workload, placement, machine)
     if not found:
         return ()
     gpu, (spilled, needed) = next(iter(found.items()))
@@ -39,3 +34,10 @@ def lent_notes(workload: object, placement: Placement, machine: Machine) -> tupl
         f"{format_bytes(spilled)} of the {format_bytes(needed)} that {gpu} needs lie in shared GPU memory: its kernels reach "
         "them over the link to the host (Windows; a Linux driver fails instead)",
     )
+
+
+def _spilled(workload: object, placement: Placement, machine: Machine) -> dict[str, tuple[float, float]]:
+    """As :func:`spilled_by_gpu`; empty where nothing is lent, or the work is of another kind."""
+    if not machine.lent_bytes or not isinstance(workload, (Training, Inference)):
+        return {}
+    return spilled_by_gpu(workload, placement, machine)
