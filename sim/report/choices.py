@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sim.report.style import COLOURS, GRID, INK, figure, legend_below, plain, readable, titled
+from sim.report.swept import cut
 
 _MAX_BARS = 40
 #: a wider range of values gets a logarithmic axis
@@ -40,7 +41,7 @@ def choices_figure(points: Sequence[Mapping[str, Any]], over: str, metric: tuple
         axes.plot([low, high], [index, index], "|", color=INK, markersize=7)
         axes.text(max(value, high), index, f"  {readable(value)}", va="center", fontsize=9, color=INK)
         ends.append(max(value, high))
-    axes.set_yticks(range(len(shown)), [_short(str(point["parameters"].get(over))) for point in shown])
+    axes.set_yticks(range(len(shown)), [cut(point["parameters"].get(over), 40) for point in shown])
     axes.set_ylim(len(shown) - 0.5, -0.5)
     found = [value for value in values if value]
     is_wide = bool(found) and max(found) > _WIDE * min(found)
@@ -63,7 +64,3 @@ def _edges(point: Mapping[str, Any], value: float, *, is_time: bool) -> tuple[fl
     """The band around a value: of a rate, the slow end of the time is the low end."""
     low, high = point.get("band") or (1.0, 1.0)
     return (value * low, value * high) if is_time else (value / high, value / low)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:38]}..."

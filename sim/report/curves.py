@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from sim.report.choices import choices_figure
 from sim.report.draws import draws_figure
 from sim.report.findings import short_path, short_value
 from sim.report.style import MARKERS, SERIES, figure, legend_below, plain, readable, save, titled
+from sim.report.swept import cut, number_of, unit_of
 
 #: metric -> (label, factor, unit, whether more is better)
 METRICS: Mapping[str, tuple[str, float, str, bool]] = {
@@ -34,7 +34,6 @@ _LEAST_FOR_A_BAND = 2
 #: what an error of the time carries over to
 _WITH_BAND = ("step_time_s", "tokens_per_s", "time_per_output_token_s")
 Point = Mapping[str, Any]
-_QUANTITY = re.compile(r"(?P<number>[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)( ?(?P<unit>%|[A-Za-z]+(/s)?))?")
 
 
 def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
@@ -45,15 +44,13 @@ def sweep_figure(name: str, points: Sequence[Point], metric: str) -> Any:
     label, factor, unit, _is_more = METRICS[metric]
     over, others = axes_of_sweep(points)
     lines = _lines(points, others)
-    units = {_unit(point["parameters"].get(over)) for point in points}
-    is_numeric = len(units) == 1 and all(_number(point["parameters"].get(over)) is not None for point in points)
+    units = {unit_of(point["parameters"].get(over)) for point in points}
+    is_numeric = len(units) == 1 and all(number_of(point["parameters"].get(over)) is not None for point in points)
     if not is_numeric and not others:
         return choices_figure(points, over, (metric, label, factor, unit), finding=finding(name, points, metric))
     if len(lines) > MAX_LINES and len(points) < _LEAST_PER_LINE * len(lines):
         parameters = [key for key in points[0]["parameters"] if key in (over, *others)]
-        return draws_figure(
-            points, parameters, (metric, label, factor, unit), _number, _unit, finding=finding(name, points, metric)
-        )
+        return draws_figure(points, parameters, (metric, label, factor, unit), finding=finding(name, points, metric))
     fig = figure(9.0, 5.0)
     axes = fig.add_subplot()
     places = _places(points, over, is_numeric=is_numeric)
@@ -93,7 +90,7 @@ def _draw_line(axes: Any, drawn: Sequence[tuple[float, float, tuple[float, float
 def _mark_places(axes: Any, places: Mapping[str, float], over: str, unit: str, *, is_numeric: bool) -> None:
     """What stands along the axis of the parameter `over`."""
     if not is_numeric:
-        axes.set_xticks(list(places.values()), [_short(text) for text in places])
+        axes.set_xticks(list(places.values()), [cut(text, 24) for text in places])
     elif all(float(x).is_integer() for x in places.values()):
         axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(f"{short_path(over)} ({unit})" if unit else short_path(over))
@@ -158,7 +155,7 @@ def axes_of_sweep(points: Sequence[Point]) -> tuple[str, list[str]]:
             if value not in known:
                 known.append(value)
     varying = [key for key in values if len(values[key]) > 1] or list(values)
-    over = max(varying, key=lambda key: (all(_number(v) is not None for v in values[key]), len(values[key])))
+    over = max(varying, key=lambda key: (all(number_of(v) is not None for v in values[key]), len(values[key])))
     return over, [key for key in varying if key != over]
 
 
@@ -196,23 +193,5 @@ def _places(points: Sequence[Point], over: str, *, is_numeric: bool) -> dict[str
     """Where each value of the parameter stands on the axis: at its number, or in file order."""
     keys = list(dict.fromkeys(_key(point, over) for point in points))
     if is_numeric:
-        return {key: float(_number(key) or 0.0) for key in keys}
+        return {key: float(number_of(key) or 0.0) for key in keys}
     return {key: float(index) for index, key in enumerate(keys)}
-
-
-def _number(value: object) -> float | None:
-    """A number, also when it is written with a unit: '48 GB/s' -> 48; words that start with one ('2024 GH200') are not."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    match = _QUANTITY.fullmatch(str(value))
-    return float(match["number"]) if match else None
-
-
-def _unit(value: object) -> str:
-    """The unit that a number is written with: '48 GB/s' -> 'GB/s'; empty where there is none."""
-    match = _QUANTITY.fullmatch(str(value))
-    return (match["unit"] or "") if match else ""
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 24 else f"{text[:22]}..."

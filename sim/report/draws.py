@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sim.report.findings import short_path
 from sim.report.style import SERIES, figure, legend_below, plain, titled
+from sim.report.swept import cut, number_of, unit_of
 
 _MAX_PANELS = 6
 _COLUMNS = 3
@@ -17,15 +18,12 @@ def draws_figure(
     points: Sequence[Point],
     parameters: Sequence[str],
     metric: tuple[str, str, float, str],
-    place: Callable[[object], float | None],
-    unit_of: Callable[[object], str],
     *,
     finding: str,
 ) -> Any:
-    """`metric` is (key, label, factor, unit); `place` tells where a value of a parameter stands on its axis (None: nowhere)
-    and `unit_of` in which unit.
+    """`metric` is (key, label, factor, unit).
 
-    Parameters without such places (named choices) stand in the order in which they come. Points that do not fit are crosses.
+    Parameters that are no numbers (named choices) stand in the order in which they come. Points that do not fit are crosses.
     """
     key, label, factor, unit = metric
     shown = list(parameters[:_MAX_PANELS])
@@ -38,7 +36,7 @@ def draws_figure(
         if index >= len(shown):
             axes.set_visible(False)
             continue
-        places = _places([point["parameters"].get(shown[index]) for point in points], place)
+        places = _places([point["parameters"].get(shown[index]) for point in points])
         drawn = [point.get("fits") and point.get(key) is not None for point in points]
         xs = [x for x, is_drawn in zip(places, drawn, strict=True) if is_drawn]
         ys = [factor * point[key] for point, is_drawn in zip(points, drawn, strict=True) if is_drawn]
@@ -49,11 +47,9 @@ def draws_figure(
         own = unit_of(points[0]["parameters"].get(shown[index]))
         axes.set_xlabel(f"{short_path(shown[index])} ({own})" if own else short_path(shown[index]))
         axes.set_ylim(bottom=0)
-        if place(points[0]["parameters"].get(shown[index])) is None:
+        if number_of(points[0]["parameters"].get(shown[index])) is None:
             names = dict(zip(places, [str(point["parameters"].get(shown[index])) for point in points], strict=True))
-            axes.set_xticks(
-                list(names), [name if len(name) <= 16 else f"{name[:14]}..." for name in names.values()], rotation=20
-            )
+            axes.set_xticks(list(names), [cut(name, 16) for name in names.values()], rotation=20)
         plain(axes, grid="both")
     for row in panels:
         row[0].set_ylabel(f"{label} ({unit})")
@@ -64,8 +60,8 @@ def draws_figure(
     return fig
 
 
-def _places(values: Sequence[object], place: Callable[[object], float | None]) -> list[float]:
-    numbers = [place(value) for value in values]
+def _places(values: Sequence[object]) -> list[float]:
+    numbers = [number_of(value) for value in values]
     if all(number is not None for number in numbers):
         return [float(number or 0.0) for number in numbers]
     order = list(dict.fromkeys(map(str, values)))

@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.report.curves import METRICS
 from sim.report.style import INK, figure, plain, readable, save, titled
+from sim.report.swept import cut
 
 #: grey of cells that do not fit
 MISFIT = "#E4E4E4"
@@ -50,8 +51,8 @@ def map_figure(
     _boundary(axes, ~np.isfinite(grid), INK, 2.2)
     if is_ratio:
         _boundary(axes, grid > 1.0, "#B00020", 1.6)
-    axes.set_xticks(np.arange(len(columns)) + 0.5, [_short(value) for value in columns])
-    axes.set_yticks(np.arange(len(rows)) + 0.5, [_short(value) for value in rows])
+    axes.set_xticks(np.arange(len(columns)) + 0.5, [cut(value, 22) for value in columns])
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [cut(value, 22) for value in rows])
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
     bar = fig.colorbar(mesh, ax=axes, pad=0.02)
@@ -105,8 +106,3 @@ def _boundary(axes: Any, inside: Any, colour: str, width: float) -> None:
                 axes.plot([column + 1] * 2, [row, row + 1], color=colour, linewidth=width, solid_capstyle="round")
             if row + 1 < num_rows and inside[row, column] != inside[row + 1, column]:
                 axes.plot([column, column + 1], [row + 1] * 2, color=colour, linewidth=width, solid_capstyle="round")
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 22 else f"{text[:20]}..."

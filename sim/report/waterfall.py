@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.style import INK, figure, plain, save, seconds_axis, titled
+from sim.report.swept import cut
 from sim.units import format_seconds
 
 SLOWER, FASTER, TOTAL = "#D55E00", "#009E73", "#0072B2"
@@ -43,7 +44,7 @@ def waterfall_figure(
     axes.barh(len(shown) + 1, other[1] * factor, color=TOTAL, height=0.62)
     for index, value in ((0, baseline[1]), (len(shown) + 1, other[1])):
         axes.text(value * factor, index, f" {format_seconds(value)}", va="center", fontsize=9, color=INK)
-    axes.set_yticks(range(len(labels)), [_short(label) for label in labels])
+    axes.set_yticks(range(len(labels)), [cut(label, 34) for label in labels])
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlim(min(0.0, *levels) * factor, max(*levels, other[1]) * factor * 1.15)
     axes.set_xlabel(f"step time of the slowest rank ({unit})")
@@ -57,7 +58,3 @@ def draw_waterfall(
 ) -> Path:
     """As :func:`waterfall_figure`, into a file."""
     return save(waterfall_figure(baseline, other, parts, finding=finding), path)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 34 else f"{text[:32]}..."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.report import choices, curves
+from sim.report import choices, curves, swept
 
 
 def point(label, seconds, **more):
@@ -23,7 +23,7 @@ def point(label, seconds, **more):
     ],
 )
 def test_words_that_start_with_a_number_are_words(value, number):
-    assert curves._number(value) == number
+    assert swept.number_of(value) == number
 
 
 def test_the_slow_end_of_the_time_is_the_low_end_of_a_rate():
