@@ -26,11 +26,9 @@ from sim.experiment.unmeasured import ends_of
 from sim.metrics import Summary, TierUse
 from sim.metrics.uncertainty import band_of
 from sim.placement.capacity import plan_footprint, used_gpus
-from sim.placement.lent import lent_notes
-from sim.placement.page_cache import load_notes
+from sim.placement.notes import placement_notes
 from sim.placement.plan import Entry, Placement
 from sim.placement.resolve import tier_views
-from sim.placement.roles import role_notes
 from sim.placement.zones import zone_notes
 from sim.program.life import step_ends
 from sim.records import Step, TensorClass
@@ -115,11 +113,8 @@ def _assumed(scenario: Scenario, asked: Job, solved: Solved, tiering: Sequence[T
         *solved.step.notes,
         *solved.program.notes,
         *settling_note(tiering, "answer" if isinstance(job.workload, Inference) else "step"),
-        *role_notes(job.placement, machine),
-        *zone_notes(job.workload, machine),
+        *placement_notes(job.workload, job.placement, machine),
         *spill_notes(asked.placement, job),
-        *lent_notes(job.workload, job.placement, machine),
-        *load_notes(job.workload, job.placement, machine),
         *cache_notes(asked, page_cached(job, machine)),
     )
 

@@ -12,11 +12,8 @@ from sim.experiment.preparing import placed
 from sim.experiment.together import on_host
 from sim.placement.capacity import TierNeed, Verdict, capacity_plan, phase_plan, plan_footprint
 from sim.placement.host_limits import limit_needs, limit_phases
-from sim.placement.lent import lent_notes
-from sim.placement.page_cache import load_notes
+from sim.placement.notes import placement_notes
 from sim.placement.plan import Placement
-from sim.placement.roles import role_notes
-from sim.placement.zones import zone_notes
 from sim.scenario import Job, Scenario
 from sim.study.fit_changes import Suggestion, suggestions
 from sim.topology.machine import Machine
@@ -117,10 +114,7 @@ def assess(scenario: Scenario, *, with_suggestions: bool = True) -> Fit:
         notes=(
             *found.notes,
             *scenario.assumptions,
-            *role_notes(job.placement, machine),
-            *lent_notes(workload, job.placement, machine),
-            *load_notes(workload, job.placement, machine),
-            *zone_notes(job.workload, machine),
+            *placement_notes(workload, job.placement, machine),
             *_answers(job),
         ),
     )
