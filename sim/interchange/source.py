@@ -18,6 +18,8 @@ from sim.units import format_bytes
 
 #: largest plain content that an importer accepts; a 100 MB trace needs about 5x its size while it is read
 MAX_BYTES = 2**31
+#: the same of a configuration or script, which people write
+MAX_WRITTEN_BYTES = 2**20
 #: highest ratio of plain to packed bytes; the densest real trace seen has 31, deflate's own limit is 1032
 MAX_RATIO = 250.0
 #: below this size a high ratio harms nobody (repetitive small files reach any ratio)
@@ -139,6 +141,15 @@ def is_tar(content: bytes) -> bool:
 def text(path: str | Path, *, max_bytes: int = 2**26) -> str:
     """Content as text; bytes that are not UTF-8 become U+FFFD. For measurement logs and XML, not for traces."""
     return read_bytes(path, max_bytes=max_bytes).decode("utf-8", errors="replace")
+
+
+def written(path: str | Path) -> str:
+    """Text of a configuration or script. Raises InputError like `read_bytes`, and for what is not UTF-8."""
+    try:
+        return read_bytes(path, max_bytes=MAX_WRITTEN_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        what = f"is not UTF-8: {error.reason} at offset {error.start}"
+        raise InputError(Fault(what=what, file=str(path))) from None
 
 
 def _too_large(path: str | Path, size: int, limit: int, packed: int = 0) -> InputError:

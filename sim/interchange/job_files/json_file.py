@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sim.errors import Fault, InputError
-from sim.interchange.source import read_bytes
+from sim.interchange.source import written
 
-#: configurations are written by people
-MAX_BYTES = 2**20
 _STRING = r'"(?:\\.|[^"\\\n])*"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|(?:(?<=\n)|^)[ \t]*#[^\n]*", re.S)
 _TRAILING = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
@@ -25,12 +23,7 @@ def read_json(path: Path) -> tuple[dict[str, Any], Callable[[tuple[str, ...]], i
 
     Raises InputError for what is no JSON object, repeats a key (DeepSpeed refuses those too) or nests without bound.
     """
-    file = str(path)
-    try:
-        text = read_bytes(path, max_bytes=MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(Fault(what=f"is not UTF-8: {error.reason} at offset {error.start}", file=file)) from None
-    return parse_json(text, file)
+    return parse_json(written(path), str(path))
 
 
 def parse_json(text: str, file: str) -> tuple[dict[str, Any], Callable[[tuple[str, ...]], int]]:

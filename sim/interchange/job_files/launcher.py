@@ -11,10 +11,8 @@ from sim.errors import Fault, InputError, of_source
 from sim.interchange.job_files.block import Block, LineOf
 from sim.interchange.job_files.shell_script import read_script
 from sim.interchange.job_files.shell_words import UNKNOWN
-from sim.interchange.source import read_bytes
+from sim.interchange.source import written
 
-#: launch scripts are written by people
-MAX_BYTES = 2**20
 #: options that only a training command of Megatron has
 _MARKS = ("num-layers", "hidden-size", "num-attention-heads", "micro-batch-size", "tensor-model-parallel-size", "seq-length")
 #: options without a value: what follows one is a variable of more options
@@ -51,10 +49,7 @@ def read_launch(path: Path, given: Mapping[str, str]) -> Launch:
 
     `given`: variables of the shell that the script takes from outside. Raises InputError for a file without such a command.
     """
-    try:
-        text = read_bytes(path, max_bytes=MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(Fault(what=f"is not UTF-8: {error.reason} at offset {error.start}", file=str(path))) from None
+    text = written(path)
     if (listed := dict(_ARGUMENT_LOG.findall(text))) and "num_layers" in listed:
         return _of_log(listed, path, text)
     try:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sim.errors import Fault, InputError
+from sim.interchange import source
 from sim.interchange.job_files.shell_tests import holds
 from sim.interchange.job_files.shell_tokens import Token, tokens
 from sim.interchange.job_files.shell_words import UNKNOWN, Values, expand, quoted, unknown_names
-from sim.interchange.source import read_bytes
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.S)
 _OPENING = {"if": "fi", "for": "done", "while": "done", "until": "done", "case": "esac", "{": "}", "select": "done"}
@@ -19,7 +19,6 @@ _DECLARING = ("export", "declare", "local", "readonly", "typeset", "set")
 _DEEPEST = 40
 #: commands of one run through a script; more than people write
 _MOST = 20_000
-_LARGEST_PART = 2**20
 
 
 @dataclass(slots=True)
@@ -275,8 +274,7 @@ class _Reading:
         if words[0] in (".", "source") and len(words) > 1:
             name = words[1].rsplit(UNKNOWN, 1)[-1].lstrip("/") if UNKNOWN in words[1] else words[1]
             if name and (self.script.folder / name).is_file():
-                text = read_bytes(self.script.folder / name, max_bytes=_LARGEST_PART).decode("utf-8", errors="replace")
-                self._text_of(text, depth)
+                self._text_of(source.text(self.script.folder / name, max_bytes=source.MAX_WRITTEN_BYTES), depth)
             return
         place = next((i for i in range(1, len(words) - 1) if words[i] in ("-c", "-lc")), 0)
         if words[0] == "eval" or place:

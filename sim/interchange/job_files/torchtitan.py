@@ -11,10 +11,8 @@ from typing import Any
 from sim.errors import Fault, InputError
 from sim.interchange.job_files.block import Block, LineOf
 from sim.interchange.job_files.settings import JobSettings, Known
-from sim.interchange.source import read_bytes
+from sim.interchange.source import written
 
-#: configurations are written by people
-MAX_BYTES = 2**20
 _SECTIONS = ("job", "model", "training", "parallelism", "optimizer", "activation_checkpoint", "experimental", "compile")
 #: tables that change nothing here
 _INERT_SECTIONS = ("profiling", "metrics", "lr_scheduler", "checkpoint", "comm", "memory_estimation", "fault_tolerance",
@@ -45,16 +43,13 @@ _FLAVORS = {
 
 def read_toml(path: Path) -> tuple[dict[str, Any], LineOf]:
     """(tables of the file, function from a path of keys to its 1-based line). Raises InputError for what is no TOML."""
-    file = str(path)
+    text = written(path)
     try:
-        text = read_bytes(path, max_bytes=MAX_BYTES).decode("utf-8-sig")
         data = tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        raise InputError(Fault(what=f"is not UTF-8: {error.reason} at offset {error.start}", file=file)) from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         place = re.search(r"at line (\d+)", str(error))
         what = f"is not TOML: {re.sub(r' ?[(]at line.*', '', str(error))}"
-        raise InputError(Fault(what=what, file=file, line=int(place[1]) if place else 0)) from None
+        raise InputError(Fault(what=what, file=str(path), line=int(place[1]) if place else 0)) from None
 
     def line_of(keys: tuple[str, ...]) -> int:
         table = re.search(rf"(?m)^\s*\[{re.escape('.'.join(keys[:-1]))}\]", text) if len(keys) > 1 else None
