@@ -283,3 +283,8 @@ class Training:
     def is_wide(self) -> bool:
         """Whether weights, activations and gradients have four bytes, whichever units multiply them."""
         return self.precision in ("fp32", "tf32")
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of a weight, an activation or a gradient as computed with."""
+        return 4.0 if self.is_wide else 2.0

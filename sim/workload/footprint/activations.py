@@ -43,11 +43,6 @@ def tokens(training: Training) -> float:
     return training.batch_size * training.sequence_length / training.parallelism.context
 
 
-def element_bytes(training: Training) -> float:
-    """Bytes of one activation element."""
-    return 4.0 if training.is_wide else 2.0
-
-
 @lru_cache(maxsize=1024)
 def selected_activations(training: Training, is_moe: bool = False) -> float:
     """Bytes of one layer kept under selective recomputation.
@@ -63,7 +58,7 @@ def selected_activations(training: Training, is_moe: bool = False) -> float:
     inner = shape.ffn if not is_moe else shape.shared_expert_ffn + shape.experts_per_token * shape.expert_ffn
     split = parallelism.tensor if parallelism.sequence_parallel else 1
     kept = 2 * shape.hidden / split + (2 * o + k + inner) / parallelism.tensor
-    return min(sizes.saved, tokens(training) * element_bytes(training) * kept)
+    return min(sizes.saved, tokens(training) * training.element_bytes * kept)
 
 
 @lru_cache(maxsize=1024)
@@ -72,7 +67,7 @@ def layer_activations(training: Training, is_moe: bool = False) -> LayerActivati
     how = behaviour(training)
     t, tensor = tokens(training), training.parallelism.tensor
     sequence_split = tensor if training.parallelism.sequence_parallel else 1
-    e = element_bytes(training)
+    e = training.element_bytes
     whole, split = _per_token(training, how, is_moe)
     saved = t * e * (whole / sequence_split + split / tensor)
     saved += _masks(training, t, sequence_split)
@@ -116,7 +111,7 @@ def _dropped(training: Training, how: Behaviour, needed: frozenset[str]) -> floa
     attention, gates = needed & _SAME_INPUT["attention"], needed & _SAME_INPUT["feed-forward"]
     copies = shape.hidden * ((min(len(attention), 1) if how.joins_attention else len(attention)) + len(gates))
     own = head_widths(shape)[3] * ("o" in needed) + shape.ffn * ("down" in needed)
-    return (1.0 + 1.0 / element_bytes(training)) * (copies + own)
+    return (1.0 + 1.0 / training.element_bytes) * (copies + own)
 
 
 def _gemm_input(training: Training, how: Behaviour) -> float:
@@ -142,7 +137,7 @@ def _scores(training: Training, how: Behaviour) -> tuple[float, float]:
     shape = training.model
     if training.attention == "flash":  # log-sum-exp per head and token, fp32
         return 4.0 * shape.heads * tokens(training) / training.parallelism.tensor, 0.0
-    scale = element_bytes(training) / 2
+    scale = training.element_bytes / 2
     num = shape.heads * tokens(training) * training.sequence_length / training.parallelism.tensor
     saved = how.score_saved_bytes * scale + (1.0 + 2.0 * scale if training.dropout else 0.0)
     return saved * num, max(0.0, how.score_live_bytes - how.score_saved_bytes) * scale * num
@@ -171,7 +166,7 @@ def logits_bytes(training: Training) -> float:
     logits and one chunk at a time; fused_linear: never materialised. Tensor ranks split the vocabulary.
     """
     how = behaviour(training)
-    e = element_bytes(training)
+    e = training.element_bytes
     num = tokens(training) * training.model.vocabulary / training.parallelism.tensor
     per_logit = {
         "full": how.logit_bytes, "half": 4 * e, "fused": 2 * e, "chunked": e + 10.0 / training.loss_chunks, "fused_linear": 0.0,

@@ -33,7 +33,7 @@ def _is_gathered(training: Training, rank: RankParameters, homes: Homes) -> bool
 
 def _live_weights(training: Training, rank: RankParameters, how: Behaviour, homes: Homes) -> Iterator[Term]:
     """Weights in the type they compute in, gathered or copied from their home, or cast (autocast)."""
-    each = 4.0 if training.is_wide else 2.0
+    each = training.element_bytes
     if _is_gathered(training, rank, homes):
         limit = training.offload.max_live_elements or how.max_live_elements
         number = 2 * rank.layer + rank.head if limit is None else max(limit, rank.layer + rank.head)
@@ -78,7 +78,7 @@ def _gradient_buffers(
         yield _buffer("gradients of one layer", TensorClass.GRADIENTS, 2.0, min(rank.layer, rank.trained), _BACKWARD)
         yield _buffer("gradient of the output embedding", TensorClass.GRADIENTS, 2.0, min(rank.head, rank.trained), ("loss",))
     elif is_moved and training.adapter.type == "none":
-        each = 4.0 if training.is_wide else 2.0
+        each = training.element_bytes
         yield _buffer(
             "gradients before their reduction", TensorClass.GRADIENTS, 2 * each + sizes.gradient, rank.layer, _BACKWARD
         )

@@ -129,7 +129,7 @@ class HostTerms:
         )  # fmt: skip
 
     def _weights(self) -> Iterator[Term]:
-        each = 4.0 if self.how.scheme == "autocast" or self.training.is_wide else 2.0
+        each = 4.0 if self.how.scheme == "autocast" else self.training.element_bytes
         is_frozen = self.training.adapter.type != "none"
         size = frozen_bytes(self.training, self.rank, self.how, self.sizes) if is_frozen else each * self.sizes.kept_weights
         if self.how.has_flat_blocks and self.training.parallelism.zero_stage == 3:

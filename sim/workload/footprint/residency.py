@@ -10,7 +10,6 @@ from sim.errors import Fault, InputError
 from sim.records import TensorClass
 from sim.workload.footprint.activations import (
     checkpoint_plan,
-    element_bytes,
     layer_activations,
     logits_bytes,
     selected_activations,
@@ -138,7 +137,7 @@ def gpu_activations(training: Training, how: Behaviour, homes: Homes, stage: int
     if not is_last:
         return
     split = training.parallelism.tensor if training.parallelism.sequence_parallel else 1
-    final = tokens(training) * training.model.hidden * (2 * element_bytes(training) + how.norm_copy_bytes) / split
+    final = tokens(training) * training.model.hidden * (2 * training.element_bytes + how.norm_copy_bytes) / split
     yield _term("final norm", final, ("loss", "backward"))
     yield Term(
         name="logits and loss",

@@ -125,7 +125,7 @@ class Plan:
     @property
     def weight_bytes(self) -> float:
         """Bytes of one weight as computed with."""
-        return 4.0 if self.training.is_wide else 2.0
+        return self.training.element_bytes
 
     @cached_property
     def kept_bytes(self) -> float:
