@@ -9,7 +9,7 @@ from __future__ import annotations
 from sim.errors import Fault, InputError
 from sim.interchange.job_files.block import Block
 from sim.interchange.job_files.deepspeed_zero import read_zero
-from sim.interchange.job_files.settings import JobSettings, Known
+from sim.interchange.job_files.settings import JobSettings, Known, ranks_that_divide
 
 #: keys that are known and change neither memory nor time here, or are not modelled
 _INERT = {
@@ -119,7 +119,7 @@ def _batch(root: Block, known: Known, found: JobSettings, tensor: int) -> None:
         elif value is not None and asked and value != asked:
             root.fault(key, f"is {value}, but {asked} is asked for", "make them equal, or write 'auto'")
     if total is not None:
-        ranks = known.gpus // tensor or _ranks(total, micro or 1, steps or 1, known.gpus_at_most // tensor)
+        ranks = known.gpus // tensor or ranks_that_divide(total, (micro or 1) * (steps or 1), known.gpus_at_most // tensor)
         found.gpus = ranks * tensor
         if steps is None:
             steps = total // (micro * ranks) if micro else 1
@@ -131,11 +131,6 @@ def _batch(root: Block, known: Known, found: JobSettings, tensor: int) -> None:
         found.resolved.append("micro-batch: not given, 1 is assumed")
     found.training["batch_size"] = max(1, micro or 1)
     found.training["gradient_accumulation"] = max(1, steps or 1)
-
-
-def _ranks(total: int, micro: int, steps: int, at_most: int) -> int:
-    """Most ranks of a machine that a global batch divides by; 1 when none does."""
-    return next((ranks for ranks in range(at_most, 0, -1) if total % (micro * steps * ranks) == 0), 1)
 
 
 def _checkpointing(root: Block, found: JobSettings) -> None:

@@ -10,7 +10,7 @@ from sim.errors import Fault, InputError
 from sim.interchange.job_files.block import Block
 from sim.interchange.job_files.launcher import Launch
 from sim.interchange.job_files.megatron_model import model_of
-from sim.interchange.job_files.settings import JobSettings, Known
+from sim.interchange.job_files.settings import JobSettings, Known, ranks_that_divide
 from sim.interchange.job_files.shell_words import UNKNOWN, unknown_names
 
 #: options that change nothing here, by their beginnings
@@ -251,8 +251,7 @@ def _batch(root: Block, known: Known, found: JobSettings) -> None:
         others *= int(found.training.get(f"parallelism.{kind}", 1))
     gpus = found.gpus
     if not gpus and total:  # as many as the machine has and the batch divides by
-        most = max(known.gpus_at_most // others, 1)
-        gpus = others * next((ranks for ranks in range(most, 0, -1) if total % (micro * ranks) == 0), 1)
+        gpus = others * ranks_that_divide(total, micro, known.gpus_at_most // others)
     found.gpus = gpus
     ranks = max(gpus // others, 1)
     if gpus % others:

@@ -56,6 +56,11 @@ class JobSettings:
         self.unknown += other.unknown
 
 
+def ranks_that_divide(total: int, each: int, at_most: int) -> int:
+    """Most data-parallel ranks, each with `each` sequences of a global batch, that it divides by; 1 when none does."""
+    return next((ranks for ranks in range(at_most, 0, -1) if total % (each * ranks) == 0), 1)
+
+
 def nested(settings: dict[str, Any]) -> dict[str, Any]:
     """Dotted paths as nested mappings."""
     tree: dict[str, Any] = {}
