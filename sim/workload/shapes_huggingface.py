@@ -155,7 +155,7 @@ def _read(config: Config, architecture: str) -> dict[str, Any]:
             )
     missing = [ALIASES[ours][0] for ours in ("layers", "hidden", "heads", "vocabulary") if found[ours] is None]
     faults += [Fault(what=f"no {key!r}", path=key, remedy="is this a model's config.json?") for key in missing]
-    if architecture in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu"):
+    if ARCHITECTURES[architecture].get("attention_type") == "mla":
         found["head_dim"] = config.get("qk_nope_head_dim")
         if not is_whole(found["head_dim"]):
             faults.append(Fault(what="no whole 'qk_nope_head_dim'", path="qk_nope_head_dim", remedy="mend the config.json"))
