@@ -37,7 +37,8 @@ def parse(text: str, file: str) -> Layout:
     if not cores:
         cores = {int(number): cpus_listed(cpus) for number, cpus in _NODE_CPUS.findall(text)}
     threads = _whole(told.get("Thread(s) per core")) or max(map(threads_of, cores.values()), default=1)
-    groups = _groups(sorted(number for number, cpus in cores.items() if cpus), _distances(text), _whole(told.get("Socket(s)")))
+    distances = _distances(text)
+    groups = _groups(sorted(number for number, cpus in cores.items() if cpus), distances, _whole(told.get("Socket(s)")))
     per_socket = _whole(told.get("Core(s) per socket"))
     cache, model = _cache(told) / max(1, len(groups)), told.get("Model name", "")
     sockets = [
@@ -53,14 +54,14 @@ def parse(text: str, file: str) -> Layout:
     if len(groups) > 1 and "Socket(s)" not in told and "node distances" not in text:
         notes.append("the listing tells no distances: each NUMA node with cores is taken as a socket")
     nodes = []
-    for number in sorted(set(sizes)):
+    for number in sorted(sizes):
         if not sizes[number]:
             continue
         is_local = bool(cores.get(number))
         kind, taken = ("gpu", "a GPU's memory") if model.startswith("Neoverse-V2") else ("cxl", "CXL memory")  # Grace
         if not is_local:
             notes.append(f"NUMA node {number} has no cores of its own: taken as {taken}")
-        home = _socket_of(number, groups, _distances(text))
+        home = _socket_of(number, groups, distances)
         nodes.append(Node(number=number, kind="dram" if is_local else kind, capacity_bytes=sizes[number], socket=home))
     return Layout(source=file, sockets=tuple(sockets), nodes=tuple(nodes), notes=tuple(notes))
 
