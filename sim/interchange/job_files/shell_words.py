@@ -165,7 +165,7 @@ def _braced(inner: str, values: Values) -> list[str]:
     if index and index[1:-1] not in ("@", "*"):
         place = arithmetic(index[1:-1], values)
         return [given[int(place)]] if place.lstrip("-").isdigit() and -len(given) <= int(place) < len(given) else []
-    return given if index or name in ("@", "*") else given[:1] if len(given) == 1 else given
+    return given
 
 
 def _cut(value: str, rule: str) -> str:
