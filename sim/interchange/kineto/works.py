@@ -88,11 +88,9 @@ class WorkDescriber:
         size, ends = work.size_bytes, ends_of(work.name)
         if ends == ("gpu", "gpu"):
             return _kernels(Kernel(kind="elementwise", recorded_s=_seconds(work), **self._memory(work, size, size)))
-        if not size:
-            self.counts["copies without a size: replayed by their duration"] += 1
-            return _kernels(Kernel(kind="recorded", recorded_s=_seconds(work), name=work.name))
-        if ends is None:
-            self.counts["copies whose name tells no direction: replayed by their duration"] += 1
+        if not size or ends is None:
+            why = "without a size" if not size else "whose name tells no direction"
+            self.counts[f"copies {why}: replayed by their duration"] += 1
             return _kernels(Kernel(kind="recorded", recorded_s=_seconds(work), name=work.name))
         if "peer" in ends:
             self.counts["copies between GPUs replayed by their duration (the peer is not recorded)"] += 1
