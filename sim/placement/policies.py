@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import float_info
 from typing import Protocol
 
 from sim.errors import Fault, InputError
@@ -220,7 +221,7 @@ def water_fill(total: float, weights: Mapping[str, float], room: Mapping[str, fl
     parts = dict.fromkeys(weights, 0.0)
     open_names = [name for name in weights if weights[name] > 0 and room[name] > 0]
     left = total
-    while left > 1e-12 * total and open_names:
+    while left > max(1e-12 * total, float_info.min) and open_names:  # below, shares of it underflow
         scale = left / sum(weights[name] for name in open_names)
         full = [name for name in open_names if parts[name] + scale * weights[name] >= room[name]]
         for name in full or open_names:

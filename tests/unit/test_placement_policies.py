@@ -1,7 +1,7 @@
 """Policies: shares sum to one, rooms are respected, and each does what its name says."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.config import scenario_of
@@ -132,6 +132,7 @@ def test_capacity_is_a_boundary(name, size, fits):
     st.floats(0, 1e6),
     st.lists(st.tuples(st.floats(0.1, 1e3), st.floats(0, 1e6)), min_size=1, max_size=5),
 )
+@example(5e-324, [(1.0, 1.0), (0.5, 1.0)])  # a half of it is nothing
 def test_water_fill_is_bounded_by_room_and_keeps_proportion(total, tiers):
     weights = {str(i): weight for i, (weight, _) in enumerate(tiers)}
     room = {str(i): free for i, (_, free) in enumerate(tiers)}
