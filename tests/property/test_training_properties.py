@@ -70,7 +70,9 @@ def test_more_work_takes_longer_and_no_more_than_its_share(job: tuple[str, int, 
 @given(jobs())
 def test_recomputing_storing_scores_and_offloading_cost_time_and_fusing_saves_it(job: tuple[str, int, dict[str, Any]]) -> None:
     base = seconds(job)[0]
-    assert base <= seconds(job, checkpointing={"active": True})[0] * SLACK
+    # states at home: gradients on their way to the host may hide behind what is recomputed (0.6 % seen)
+    kept, recomputed = (seconds(job, optimizer={"offload": False}, checkpointing={"active": on})[0] for on in (False, True))
+    assert kept <= recomputed * SLACK
     assert base <= seconds(job, attention="eager")[0] * SLACK
     assert seconds(job, compile=True)[0] <= base * SLACK
     at_home, away = (seconds(job, optimizer={"offload": is_away})[0] for is_away in (False, True))
